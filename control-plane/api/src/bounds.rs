@@ -4,6 +4,8 @@
 pub(crate) const MAX_NAMES: usize = 256;
 /// Maximum number of servers.
 pub const MAX_SERVERS: usize = 1_000;
+/// Maximum weight of a server.
+pub(crate) const MAX_SERVER_WEIGHT: u32 = 128;
 /// Maximum number of servers of a `KubernetesUpstream`: tenants write them, and each has its own health checks.
 pub(crate) const MAX_UPSTREAM_SERVERS: usize = 32;
 /// Maximum size of the specification of a `KubernetesUpstream`, as JSON: each listener has it, and tenants share the room at a Gateway.
@@ -46,12 +48,17 @@ pub(crate) const MAX_KEYS_URL: usize = 2048;
 pub(crate) const MAX_ISSUER_CAS: usize = 64 * 1024;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
+/// Maximum number of further addresses of the listener. Each is a socket for each worker of Envoy.
+pub(crate) const MAX_ADDITIONAL_ADDRESSES: usize = 16;
+/// Maximum length of a list of cipher suites.
+pub(crate) const MAX_CIPHER_SUITES: usize = 16;
 /// Maximum number of targets of a policy, as of the entries of its status.
 pub(crate) const MAX_TARGETS: usize = 16;
 /// Maximum length of a zone's name, as of a label's value.
 pub const MAX_ZONE: usize = 63;
 /// Maximum length of a health check's path. No kube-apiserver has longer ones of its own.
 pub(crate) const MAX_PATH: usize = 1024;
-/// Maximum number of requirements of a label selector, and of values of one of them. Each object is compared with all.
-pub(crate) const MAX_SELECTOR_TERMS: usize = 32;
-pub(crate) const MAX_SELECTOR_VALUES: usize = 64;
+/// Maximum number of requirements of a label selector. Each object is compared with all.
+pub const MAX_SELECTOR_TERMS: usize = 32;
+/// Maximum number of values of a requirement.
+pub const MAX_SELECTOR_VALUES: usize = 64;

@@ -16,6 +16,7 @@ mod attached;
 mod bounds;
 mod certificate_dates;
 mod check;
+mod cipher_suites;
 mod claims;
 mod decode_errors;
 mod discovered;
@@ -42,20 +43,22 @@ mod types;
 pub use absent_settings::absent_settings;
 pub use account::token_account;
 pub use attached::{
-    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, behind_door, check_door_fields, door_denials, has_fields,
-    origin_of, origins, oversized_policy, refused_by_policies, tightened, with_policies,
+    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, UpstreamPolicyError, behind_all_doors, behind_door,
+    check_door_fields, check_upstream_policy, door_denials, has_fields, origin_of, origins, oversized_policy,
+    refused_by_policies, tightened, upstream_rules, with_policies,
 };
-pub use bounds::{MAX_SERVERS, MAX_ZONE};
+pub use bounds::{MAX_SELECTOR_TERMS, MAX_SELECTOR_VALUES, MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, AskedIssuer, AttachablePolicy, BUILT_IN_PROFILES, CertificateError, Checked, CheckedInstance,
     CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError,
-    Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
-    PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
-    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, bundle_parts,
-    check_cluster, check_instance, check_policy, check_settings, check_upstream, check_upstream_behind_doors,
-    is_allowed_server, is_label_key, is_label_value, read_client_bundle, read_discovery_document, read_key_pair,
-    read_keys, targets_of, unchecked_cluster, upstream_key, upstream_of_key, usable_servers, with_profile,
+    DownstreamTls, Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, LabelOperator,
+    LabelOperatorError, Limits, LogMode, MergeStrategy, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol,
+    SelectedLabels, Server, ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport,
+    Trust, Tunnel, UpstreamIdentity, bundle_parts, check_cluster, check_instance, check_policy, check_settings,
+    check_upstream, is_allowed_server, is_label_key, is_label_value, read_client_bundle, read_discovery_document,
+    read_key_pair, read_keys, targets_of, unchecked_cluster, upstream_key, upstream_of_key, usable_servers,
+    with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};
@@ -78,7 +81,8 @@ pub use referenced_data::{
 };
 pub use references::{
     Resolution, UnresolvedUpstream, UpstreamContent, assumed_material, content_of_references, reference_of_path,
-    referenced_files, referred_by_upstream, resolve, resolve_settings, upstream_material, without_references,
+    referenced_files, referred_by_upstream, resolve, resolve_settings, upstream_material, with_placeholders,
+    without_references,
 };
 pub use schema::{
     cluster_definition, instance_definition, policy_definition, settings_definition, upstream_definition,
@@ -91,11 +95,11 @@ pub use types::{
     Certificate, ClientAuthority, ClientCaNames, ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy,
     Exempt, FairQueue, FlowControl, FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec,
     HealthCheckSpec, Instance, InstanceSpec, KubernetesUpstream, KubernetesUpstreamSpec, LabelRequirement,
-    LabelSelector, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta,
-    PairInFiles, PairInSecret, PairReference, PolicyTarget, PortcullisSpec, ProtectedIdentitySettings,
-    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
-    SecondaryPools, SecureServing, ServerDetails, ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference,
-    TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamAuthority, UpstreamCluster,
-    UpstreamClusterSpec, UpstreamPair, UpstreamReferences, UpstreamServer, UpstreamToken, UserMetrics, UserMetricsMode,
-    WildcardSubdomains,
+    LabelSelector, LimitSettings, ListenerAddress, ListenerSettings, ListenerTlsSettings, Logging, MaxRequestsInflight,
+    MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PolicyTarget, PortcullisSpec,
+    ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References,
+    RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails, ServerSpec, ShadowSpec,
+    TlsVersion, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
+    TracingUsers, UpstreamAuthority, UpstreamCluster, UpstreamClusterSpec, UpstreamPair, UpstreamReferences,
+    UpstreamServer, UpstreamToken, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

@@ -33,6 +33,13 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The field and the subject, for readers who may not read the object: the message may quote what is in it.
+    pub fn outline(&self) -> String {
+        if self.path.is_empty() { self.code.to_string() } else { format!("{}: {}", self.path, self.code) }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {

@@ -27,9 +27,9 @@ pub enum ReferencedData {
     None,
     /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name; for `GatewaySettings` those that carry
     /// [`SETTINGS_SECRET_LABEL`].
-    Secrets(Arc<BTreeMap<String, SecretData>>),
+    Secrets(Arc<BTreeMap<String, Arc<SecretData>>>),
     /// Files below the root of references, by the path in a reference; `None` is a file that cannot be read, for any reason.
-    Files(BTreeMap<String, Option<SecretBytes>>),
+    Files(Arc<BTreeMap<String, Option<SecretBytes>>>),
 }
 
 /// A Secret.
@@ -59,10 +59,15 @@ pub struct UpstreamMaterial {
 impl ReferencedData {
     /// These Secrets, by name.
     pub fn secrets(all: impl IntoIterator<Item = (String, SecretData)>) -> Self {
-        Self::Secrets(Arc::new(all.into_iter().collect()))
+        Self::Secrets(Arc::new(all.into_iter().map(|(name, secret)| (name, Arc::new(secret))).collect()))
     }
 
-    /// Whether this is certainly the other one. Files are read anew each time.
+    /// These files, by the path in a reference.
+    pub fn files(all: impl IntoIterator<Item = (String, Option<SecretBytes>)>) -> Self {
+        Self::Files(Arc::new(all.into_iter().collect()))
+    }
+
+    /// Whether this is certainly the other one. Files may have been read anew.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,

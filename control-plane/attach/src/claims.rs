@@ -1,11 +1,14 @@
 //! Which route gets which host name of a listener.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::gateway::JudgedGateway;
+use crate::holders::{FormerHolders, NamesByPort};
 use crate::host::HostPattern;
 use crate::input::Inventory;
 use crate::listener::JudgedListener;
+use crate::past::{PastClaim, PastHolders};
 use crate::route::{Attachment, JudgedRoute};
 
 /// A host name at a listener: the indices of Gateway and listener, and the name.
@@ -20,31 +23,56 @@ pub(crate) enum Holder<'a> {
     Wider(usize),
     /// An `UpstreamCluster`.
     Cluster(&'a str),
-    /// A listener of the same port with narrower host names.
-    Listener(&'a str),
+    /// A listener of the same port with narrower host names, by its index.
+    Listener(usize),
 }
 
 /// The holders of all host names that routes claim.
 pub(crate) struct HostClaims<'a> {
     pub(crate) holders: BTreeMap<Site, Holder<'a>>,
+    /// Those of routes that would have them by their age, if others had not had them before.
+    held_before: BTreeSet<Site>,
 }
+
+/// Host names that `UpstreamClusters` own below a wildcard.
+pub(crate) type OwnedHosts = Arc<BTreeSet<HostPattern>>;
 
 /// Host names that `UpstreamClusters` own.
 pub(crate) struct ClusterNames<'a> {
     by_name: HashMap<&'a str, &'a str>,
-    hosts: Vec<HostPattern>,
+    /// Those below wildcards, for all listeners and routes the same allocations. None has no entry.
+    below: HashMap<HostPattern, OwnedHosts>,
 }
 
 impl<'a> ClusterNames<'a> {
-    pub(crate) fn of(inventory: &'a Inventory) -> Self {
+    /// Those of the inventory, with those below the wildcards among `asked`.
+    pub(crate) fn of<'b>(inventory: &'a Inventory, asked: impl Iterator<Item = &'b HostPattern>) -> Self {
         let names =
             inventory.clusters.iter().flat_map(|(cluster, names)| names.iter().map(move |name| (name, cluster)));
         let mut by_name: HashMap<&str, &str> = HashMap::new();
         for (name, cluster) in names {
             by_name.entry(name).or_insert(cluster);
         }
-        let hosts = by_name.keys().filter_map(|name| HostPattern::parse(name)).collect();
-        Self { by_name, hosts }
+        let asked: HashSet<&HostPattern> = asked.filter(|host| matches!(host, HostPattern::Wildcard(_))).collect();
+        let mut below: HashMap<HostPattern, BTreeSet<HostPattern>> = HashMap::new();
+        let hosts = by_name.keys().filter(|_| !asked.is_empty()).filter_map(|name| HostPattern::parse(name));
+        for host in hosts {
+            for wildcard in host.wider().filter(|wider| asked.contains(wider)) {
+                below.entry(wildcard).or_default().insert(host.clone());
+            }
+        }
+        Self { by_name, below: below.into_iter().map(|(wildcard, hosts)| (wildcard, Arc::new(hosts))).collect() }
+    }
+
+    /// Those below a wildcard that was asked for; `None` if there are none.
+    pub(crate) fn below(&self, wildcard: &HostPattern) -> Option<&OwnedHosts> {
+        self.below.get(wildcard)
+    }
+
+    /// The narrowest one that covers these host names, or is the same, and that is below a wildcard.
+    pub(crate) fn narrowest(&self, host: &HostPattern, wildcard: &HostPattern) -> Option<HostPattern> {
+        let mut chain = std::iter::once(host.clone()).chain(host.wider()).take_while(|one| one != wildcard);
+        chain.find(|one| self.by_name.contains_key(one.to_string().as_str()))
     }
 
     /// The cluster that owns these host names, by itself or by a wildcard that covers them.
@@ -62,11 +90,15 @@ impl<'a> ClusterNames<'a> {
         }
         None
     }
+}
 
-    /// All names that can be host names.
-    pub(crate) fn hosts(&self) -> &[HostPattern] {
-        &self.hosts
-    }
+/// Everything that decides about claims.
+#[derive(Clone, Copy)]
+pub(crate) struct ClaimRights<'a, 'b> {
+    pub(crate) routes: &'a [JudgedRoute<'b>],
+    pub(crate) gateways: &'a [JudgedGateway<'b>],
+    pub(crate) clusters: &'a ClusterNames<'a>,
+    pub(crate) past: PastHolders<'a>,
 }
 
 impl<'a> HostClaims<'a> {
@@ -74,90 +106,145 @@ impl<'a> HostClaims<'a> {
     ///
     /// 1. A host name that a narrower listener of the same port has is that listener's.
     /// 2. A host name that an `UpstreamCluster` owns is that cluster's; a route has it only if it leads to this cluster alone.
-    /// 3. Of several routes the one that comes first has it, whether it is accepted or not: a typing error in it must not hand
-    ///    its clients to another route.
-    /// 4. A route that comes first with a wildcard has all names below it that were not taken, and shares them with routes of
-    ///    its own namespace only: a narrower route of another one would take over its clients.
-    pub(crate) fn settle(
-        attachments: &[(usize, usize, &Attachment)],
-        routes: &[JudgedRoute<'_>],
-        gateways: &'a [JudgedGateway<'_>],
-        clusters: &ClusterNames<'a>,
-    ) -> Self {
-        let listeners: Vec<_> = gateways.iter().map(ListenerHosts::of).collect();
-        let mut claims = Self { holders: BTreeMap::new() };
-        for (route, gateway, attachment) in attachments {
-            let (Some(judged), Some(listeners)) = (routes.get(*route), listeners.get(*gateway)) else { continue };
+    /// 3. A route that had the name in the settlement before has it, as long as it claims it: an edit of an older route, which
+    ///    adds the name or a wildcard above it, must not take its clients over.
+    /// 4. Of several others the one that comes first has it, whether it is accepted or not: a typing error in it must not hand its
+    ///    clients to another route.
+    /// 5. A route with a wildcard has all names below it that were not taken, and shares them with routes of its own namespace only: a
+    ///    narrower route of another one would take over its clients.
+    pub(crate) fn settle(attachments: &[(usize, usize, &Attachment)], rights: ClaimRights<'a, '_>) -> Self {
+        let listeners: Vec<_> = rights.gateways.iter().map(ListenerHosts::of).collect();
+        let mut claims = Self { holders: BTreeMap::new(), held_before: BTreeSet::new() };
+        let (mut former, mut new) = (Vec::new(), Vec::new());
+        for (index, gateway, attachment) in attachments {
+            let (Some(route), Some(listeners)) = (rights.routes.get(*index), listeners.get(*gateway)) else { continue };
+            let past = rights.past.claims(route, listeners.gateway);
             for (listener, host) in
-                attachment.iter().flat_map(|(index, hosts)| hosts.iter().map(move |host| (*index, host)))
+                attachment.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (*listener, host)))
             {
-                let site = (*gateway, listener, host.clone());
-                let is_free = !matches!(claims.holders.get(&site), Some(Holder::Route(_) | Holder::Listener(_)));
                 // Names are owned, and nothing can own all of them.
-                if is_free && *host != HostPattern::Any && listeners.leads_on(listener) {
-                    let holder = match listeners.narrower(listener, host) {
-                        Some(narrower) => Holder::Listener(narrower),
-                        None => claims.hold((*route, judged), &site, routes, clusters),
-                    };
-                    claims.holders.insert(site, holder);
+                if *host == HostPattern::Any || listeners.gateway.leading_port(listener).is_none() {
+                    continue;
+                }
+                let site = (*gateway, listener, host.clone());
+                match (listeners.narrower(listener, host), past.claim(listener, host)) {
+                    (Some(narrower), _) => drop(claims.holders.insert(site, Holder::Listener(narrower))),
+                    (None, PastClaim::Listed) => claims.keep(*index, site, rights),
+                    (None, PastClaim::Held) => former.push((*index, site)),
+                    (None, PastClaim::New) => new.push((*index, site)),
                 }
             }
         }
+        former.into_iter().for_each(|(index, site)| claims.keep(index, site, rights));
+        let contested: Vec<(usize, Site)> =
+            new.into_iter().filter_map(|(index, site)| claims.claim(index, site, rights)).collect();
+        claims.name_wildcards();
+        let by_age = |(index, site): &(usize, Site)| claims.hold(*index, site, rights) == Holder::Route(*index);
+        claims.held_before = contested.into_iter().filter(by_age).map(|(_, site)| site).collect();
         claims
     }
 
-    /// The holder of a host name for which a route comes first.
-    fn hold(
-        &self,
-        (index, route): (usize, &JudgedRoute<'_>),
-        site: &Site,
-        routes: &[JudgedRoute<'_>],
-        clusters: &ClusterNames<'a>,
-    ) -> Holder<'a> {
-        if let Some(owner) = clusters.owner(&site.2) {
-            return if route.only_cluster() == Some(owner) { Holder::Route(index) } else { Holder::Cluster(owner) };
+    /// Those of routes, for the next settlement.
+    pub(crate) fn into_holders(self, routes: &[JudgedRoute<'_>], gateways: &[JudgedGateway<'_>]) -> FormerHolders {
+        let mut by_route: BTreeMap<(usize, usize), NamesByPort> = BTreeMap::new();
+        for ((gateway, listener, host), holder) in self.holders {
+            let Holder::Route(route) = holder else { continue };
+            let Some(port) = gateways.get(gateway).and_then(|gateway| gateway.leading_port(listener)) else { continue };
+            by_route.entry((route, gateway)).or_default().entry(port).or_default().insert(host);
         }
-        let held = |wider: HostPattern| match self.holders.get(&(site.0, site.1, wider)) {
-            Some(Holder::Route(owner)) => Some(*owner),
-            _ => None,
-        };
-        // The narrowest one: it has the clients until now.
-        let owner = site.2.wider().find_map(held);
-        let owner_route = owner.and_then(|owner| routes.get(owner));
-        match owner.filter(|_| owner_route.is_some_and(|owner| owner.name.namespace != route.name.namespace)) {
+        let mut holders = FormerHolders::default();
+        for ((route, gateway), names) in by_route {
+            if let (Some(route), Some(gateway)) = (routes.get(route), gateways.get(gateway)) {
+                holders.add(route.kind, (&route.name, route.metadata.uid.as_deref()), &gateway.name, names);
+            }
+        }
+        holders
+    }
+
+    /// Whether the route that holds a host name has it although one that claims it, too, is older.
+    pub(crate) fn is_held_before(&self, site: &Site) -> bool {
+        self.held_before.contains(site)
+    }
+
+    /// Gives a host name to the route that had it before.
+    fn keep(&mut self, index: usize, site: Site, rights: ClaimRights<'a, '_>) {
+        if !matches!(self.holders.get(&site), Some(Holder::Route(_))) {
+            let of_cluster = Self::of_cluster(index, &site.2, rights);
+            self.holders.insert(site, of_cluster.unwrap_or(Holder::Route(index)));
+        }
+    }
+
+    /// Gives a host name that is free to a route, unless it is another one's. Yields the claim if a younger route has the name.
+    fn claim(&mut self, index: usize, site: Site, rights: ClaimRights<'a, '_>) -> Option<(usize, Site)> {
+        match self.holders.get(&site) {
+            Some(Holder::Route(owner)) => (*owner > index).then_some((index, site)),
+            _ => {
+                let holder = self.hold(index, &site, rights);
+                self.holders.insert(site, holder);
+                None
+            }
+        }
+    }
+
+    /// The holder of a host name that a route claims and no other route holds.
+    fn hold(&self, index: usize, site: &Site, rights: ClaimRights<'a, '_>) -> Holder<'a> {
+        if let Some(holder) = Self::of_cluster(index, &site.2, rights) {
+            return holder;
+        }
+        let namespace = |index: usize| rights.routes.get(index).map(|route| route.name.namespace.as_str());
+        match self.wider_holder(site).filter(|owner| namespace(*owner) != namespace(index)) {
             Some(owner) => Holder::Wider(owner),
             None => Holder::Route(index),
         }
     }
+
+    /// The holder of a host name that an `UpstreamCluster` owns and a route claims.
+    fn of_cluster(index: usize, host: &HostPattern, rights: ClaimRights<'a, '_>) -> Option<Holder<'a>> {
+        let owner = rights.clusters.owner(host)?;
+        let leads_there = rights.routes.get(index).and_then(JudgedRoute::only_cluster) == Some(owner);
+        Some(if leads_there { Holder::Route(index) } else { Holder::Cluster(owner) })
+    }
+
+    /// The route with the narrowest wildcard above a host name: it has the clients.
+    fn wider_holder(&self, site: &Site) -> Option<usize> {
+        site.2.wider().find_map(|wider| match self.holders.get(&(site.0, site.1, wider)) {
+            Some(Holder::Route(owner)) => Some(*owner),
+            _ => None,
+        })
+    }
+
+    /// Names the narrowest wildcards of all: of several routes of a namespace one may have claimed a narrower one later, and the next
+    /// settlement finds it there from the beginning.
+    fn name_wildcards(&mut self) {
+        let below = self.holders.iter().filter(|(_, holder)| matches!(holder, Holder::Wider(_)));
+        let narrowest: Vec<(Site, usize)> =
+            below.filter_map(|(site, _)| Some((site.clone(), self.wider_holder(site)?))).collect();
+        self.holders.extend(narrowest.into_iter().map(|(site, owner)| (site, Holder::Wider(owner))));
+    }
 }
 
 /// The listeners of a Gateway by their host names.
-struct ListenerHosts<'a, 'b> {
-    listeners: &'a [JudgedListener<'b>],
-    by_host: HashMap<(u16, &'a HostPattern), &'a str>,
+pub(crate) struct ListenerHosts<'a, 'b> {
+    pub(crate) gateway: &'a JudgedGateway<'b>,
+    by_host: HashMap<(u16, &'a HostPattern), usize>,
 }
 
 impl<'a, 'b> ListenerHosts<'a, 'b> {
-    fn of(gateway: &'a JudgedGateway<'b>) -> Self {
+    pub(crate) fn of(gateway: &'a JudgedGateway<'b>) -> Self {
         let mut by_host = HashMap::new();
-        for listener in gateway.listeners.iter().filter(|one| has_hosts(one)) {
-            by_host.entry((listener.spec.port, &listener.host)).or_insert(listener.spec.name.as_str());
+        for (index, listener) in gateway.listeners.iter().enumerate().filter(|(_, one)| has_hosts(one)) {
+            by_host.entry((listener.spec.port, &listener.host)).or_insert(index);
         }
-        Self { listeners: &gateway.listeners, by_host }
+        Self { gateway, by_host }
     }
 
     /// Another listener of the same port whose host names cover these and are fewer than the listener's own; the narrowest. One
     /// that is not accepted counts too: its names are not another listener's.
-    fn narrower(&self, listener: usize, host: &HostPattern) -> Option<&'a str> {
-        let own = self.listeners.get(listener)?;
+    pub(crate) fn narrower(&self, listener: usize, host: &HostPattern) -> Option<usize> {
+        let own = self.gateway.listeners.get(listener)?;
         let chain = std::iter::once(host.clone()).chain(host.wider());
         let mut narrower = chain.take_while(|one| *one != own.host);
         narrower.find_map(|one| self.by_host.get(&(own.spec.port, &one)).copied())
-    }
-
-    /// Whether requests or connections of a listener lead anywhere.
-    fn leads_on(&self, listener: usize) -> bool {
-        self.listeners.get(listener).is_some_and(|listener| listener.protocol.is_some() && !listener.is_plain())
     }
 }
 

@@ -79,6 +79,27 @@ impl Note {
         let message = format!("{kind} {name} is not among the objects; it is assumed to exist");
         Self { kind: NoteKind::Assumed, path: path.into(), message }
     }
+
+    /// An object with keys or certificates, which is not looked at even if it is among the objects.
+    pub(crate) fn unread(path: impl Into<String>, kind: &str, name: impl fmt::Display) -> Self {
+        let message = unread_content(kind, name);
+        Self { kind: NoteKind::Assumed, path: path.into(), message }
+    }
+
+    /// The note as a part of a condition's message.
+    pub fn in_words(&self) -> String {
+        format!("{} {}", self.path, self.message)
+    }
+}
+
+/// The message about a Secret or a `ConfigMap` that is not read.
+pub fn unread_content(kind: &str, name: impl fmt::Display) -> String {
+    format!("{kind} {name} is not read, also if it is among the objects; it is assumed to exist")
+}
+
+/// The words of those that are about an effect, for the message of an accepted object.
+pub(crate) fn effects_in_words(notes: &[Note]) -> impl Iterator<Item = String> + '_ {
+    notes.iter().filter(|note| note.kind == NoteKind::NoEffect).map(Note::in_words)
 }
 
 /// A message may have names of fields as they are written in an object.

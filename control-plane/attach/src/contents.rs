@@ -41,21 +41,32 @@ pub struct ReferredContents {
 }
 
 impl ReferredContents {
-    /// Adds those of one Gateway of a namespace, as far as there is room.
-    pub(crate) fn charge(&mut self, namespace: &str, of_gateway: impl Iterator<Item = ContentName>) {
-        let mut own: BTreeSet<ContentName> = BTreeSet::new();
+    /// Adds those of one Gateway of a namespace to which it may refer, as far as there is room. Each reference is looked at once, and
+    /// none behind the last for which there is room.
+    pub(crate) fn charge(
+        &mut self,
+        namespace: &str,
+        of_gateway: impl Iterator<Item = ContentName>,
+        may_refer: impl Fn(&ContentName) -> bool,
+    ) {
+        let mut seen: BTreeSet<ContentName> = BTreeSet::new();
+        let mut own = 0_usize;
         let brought = self.of_namespace.entry(namespace.to_owned()).or_default();
         for name in of_gateway {
-            let is_beyond = own.len() >= MAX_OF_GATEWAY && !own.contains(&name);
+            if own >= MAX_OF_GATEWAY {
+                break;
+            }
             let is_new = !self.all.contains(&name);
-            let has_room = *brought < MAX_OF_NAMESPACE && self.all.len() < MAX_IN_ALL;
-            if is_beyond || (is_new && !has_room) {
+            let has_room = !is_new || (*brought < MAX_OF_NAMESPACE && self.all.len() < MAX_IN_ALL);
+            if !has_room || seen.contains(&name) {
                 continue;
             }
-            if is_new {
-                *brought = brought.saturating_add(1);
+            seen.insert(name.clone());
+            if !may_refer(&name) {
+                continue;
             }
-            own.insert(name.clone());
+            own = own.saturating_add(1);
+            *brought = brought.saturating_add(usize::from(is_new));
             self.all.insert(name);
         }
     }

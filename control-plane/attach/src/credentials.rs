@@ -7,8 +7,8 @@ use portcullis_instances::{MemberName, SeparateOwners};
 use crate::condition::Rejection;
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::Inventory;
-use crate::name::{ObjectName, RouteKind};
-use crate::route::{CLUSTER, JudgedRoute, ServedBackend, UPSTREAM, WeightedBackend};
+use crate::name::{CLUSTER, ObjectName, RouteKind, UPSTREAM};
+use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 
 /// The permissions of Gateways. A route chooses its Gateway, and with it whose Envoys get the credential: the grant for the route is
 /// not one for them.

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use portcullis_gateway_api::{AddressKind, Gateway, GatewayClass, GatewayTls, ParametersReference, ValidationMode};
+use portcullis_gateway_api::{
+    AddressKind, AllowedListeners, Gateway, GatewayClass, GatewayTls, Listener, ParametersReference, ValidationMode,
+};
 
 use crate::CONTROLLER_NAME;
-use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::condition::{ConditionVerdict, Note, Rejection, effects_in_words};
 use crate::contents::ReferredContents;
 use crate::former::FormerCertificates;
 use crate::grants::Grants;
 use crate::input::{GatewayObjects, Inventory, Presence};
-use crate::listener::{JudgedListener, judge_listeners, permitted_contents};
+use crate::listener::{JudgedListener, contents_of, judge_listeners, permits};
 use crate::name::{CreationOrder, ObjectName};
 use crate::upstream::within_bounds;
 
@@ -59,7 +61,8 @@ pub(crate) fn referred_contents(
     gateways.sort_by_key(|gateway| CreationOrder::of(&gateway.metadata));
     let mut contents = ReferredContents::default();
     for gateway in gateways {
-        contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants, former));
+        let referred = contents_of(gateway, former);
+        contents.charge(&gateway.metadata.namespace, referred, |content| permits(gateway, grants, content));
     }
     let upstreams = within_bounds(objects);
     contents.add_upstreams(upstreams.into_iter().flat_map(|one| one.contents.iter().cloned()));
@@ -197,10 +200,34 @@ fn notes(gateway: &Gateway) -> Vec<Note> {
         let message = "labels and annotations have no effect: no object is made for a Gateway";
         notes.push(Note::no_effect("spec.infrastructure", message));
     }
-    if spec.allowed_listeners.as_ref().is_some_and(|allowed| allowed.namespaces.from != "None") {
-        notes.push(Note::no_effect("spec.allowedListeners", "has no effect: ListenerSets are not served"));
-    }
+    notes.extend(spec.allowed_listeners.iter().flat_map(listener_sets));
+    notes.extend(frontend_notes(gateway));
     notes
+}
+
+/// No field of these can have an effect, one of a later release neither.
+fn listener_sets(allowed: &AllowedListeners) -> Vec<Note> {
+    let (path, namespaces) = ("spec.allowedListeners", "spec.allowedListeners.namespaces");
+    let own = (allowed.namespaces.from != "None").then(|| path.to_owned());
+    let others = allowed.other.paths(path).chain(allowed.namespaces.other.paths(namespaces));
+    let note = |path| Note::no_effect(path, "has no effect: ListenerSets are not served");
+    own.into_iter().chain(others).map(note).collect()
+}
+
+/// Client certificates that no listener asks for. A listener that passes TLS on says so itself.
+fn frontend_notes(gateway: &Gateway) -> Vec<Note> {
+    let Some(frontend) = gateway.spec.tls.as_ref().and_then(|tls| tls.frontend.as_ref()) else { return Vec::new() };
+    let has_tls = |listener: &&Listener| matches!(listener.protocol.as_str(), "HTTPS" | "TLS");
+    let ports: BTreeSet<u16> = gateway.spec.listeners.iter().filter(has_tls).map(|listener| listener.port).collect();
+    let by_port = frontend.per_port.iter().enumerate().filter(|(_, one)| !ports.contains(&one.port));
+    let unused = by_port.map(|(index, one)| {
+        let path = format!("spec.tls.frontend.perPort[{index}]");
+        Note::no_effect(path, format!("has no effect: no listener with TLS has port {}", one.port))
+    });
+    let is_idle = ports.is_empty() && frontend.default.validation.is_some();
+    let default =
+        is_idle.then(|| Note::no_effect("spec.tls.frontend.default.validation", "has no effect: no listener has TLS"));
+    unused.chain(default).collect()
 }
 
 impl JudgedClass<'_> {
@@ -210,6 +237,12 @@ impl JudgedClass<'_> {
 }
 
 impl JudgedGateway<'_> {
+    /// The port of a listener whose requests or connections may lead to a server.
+    pub(crate) fn leading_port(&self, listener: usize) -> Option<u16> {
+        let leads_on = |one: &&JudgedListener<'_>| one.protocol.is_some() && !one.is_plain();
+        self.listeners.get(listener).filter(leads_on).map(|listener| listener.spec.port)
+    }
+
     /// Whether any of its listeners can be served.
     pub(crate) fn is_accepted(&self) -> bool {
         self.refusal.is_none() && self.listeners.iter().any(|listener| listener.refusal().is_none())
@@ -242,7 +275,7 @@ impl JudgedGateway<'_> {
         if !refused.is_empty() {
             message.push(format!("listeners that are not accepted: {}", refused.join("; ")));
         }
-        message.extend(self.notes.iter().map(|note| format!("{} {}", note.path, note.message)));
+        message.extend(effects_in_words(&self.notes));
         let message = message.join("; ");
         match (refused.is_empty(), self.is_accepted()) {
             (true, _) => ConditionVerdict::holds("Accepted", "Accepted", message),

@@ -30,7 +30,7 @@ impl HostPattern {
     /// Whether every name of `other` is one of these.
     pub fn covers(&self, other: &Self) -> bool {
         #[cfg(test)]
-        tests::count();
+        crate::tests::steps::count(crate::tests::steps::Step::Host);
         match (self, other) {
             (Self::Any, _) => true,
             (Self::Wildcard(suffix), Self::Exact(name)) => is_below(name, suffix),
@@ -51,7 +51,7 @@ impl HostPattern {
             .map(|suffix| Self::Wildcard(suffix.to_owned()));
         let wider = parents.chain(name.map(|_| Self::Any));
         #[cfg(test)]
-        let wider = wider.inspect(|_| tests::count());
+        let wider = wider.inspect(|_| crate::tests::steps::count(crate::tests::steps::Step::Host));
         wider
     }
 
@@ -91,25 +91,8 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::cell::Cell;
-
+mod tests {
     use super::*;
-
-    thread_local! {
-        static COMPARISONS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    pub(super) fn count() {
-        COMPARISONS.set(COMPARISONS.get() + 1);
-    }
-
-    /// The number of comparisons that something needs.
-    pub(crate) fn comparisons(run: impl FnOnce()) -> u64 {
-        COMPARISONS.set(0);
-        run();
-        COMPARISONS.get()
-    }
 
     fn host(text: &str) -> HostPattern {
         if text == "*" { HostPattern::Any } else { HostPattern::parse(text).unwrap() }

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use portcullis_gateway_api::{
     Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute,
@@ -7,8 +8,9 @@ use portcullis_instances::Settlement;
 
 use crate::contents::ContentName;
 use crate::former::FormerCertificates;
+use crate::holders::FormerHolders;
 use crate::name::ObjectName;
-use crate::policy::{DoorPolicies, UnfitPolicy};
+use crate::policy::{DoorPolicies, UnfitPolicy, UpstreamPolicies};
 
 /// The objects of the Gateway API, and those of ours that are to be judged with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,8 +81,14 @@ pub struct Inventory {
     pub owners: Settlement,
     /// Certificates that listeners keep while new ones are not read.
     pub former_certificates: FormerCertificates,
+    /// The routes that held host names in the judgement before. They keep them, as long as they claim them.
+    pub former_holders: Arc<FormerHolders>,
+    /// Those that statuses list which are news here. They go before the former ones: the replica that leads has written them.
+    pub listed_holders: Arc<FormerHolders>,
     /// Policies at Gateways, listeners and `HTTPRoutes`.
     pub door_policies: DoorPolicies,
+    /// Policies that are attached to `KubernetesUpstreams`.
+    pub upstream_policies: UpstreamPolicies,
     /// Those that are left out at an `UpstreamCluster`, and why.
     pub unfit_policies: BTreeMap<UnfitPolicy, String>,
 }

@@ -22,46 +22,62 @@ mod credentials;
 mod former;
 mod gateway;
 mod grants;
+mod held;
+mod held_list;
+mod holders;
 mod host;
 mod input;
 mod listener;
 mod name;
+mod past;
 mod policy;
+mod redirects;
 mod route;
 mod route_parents;
 mod served;
+mod shared_room;
 mod status;
 mod upstream;
 mod verdict;
+mod withheld_budget;
 
 pub use closures::{RouteClosure, RouteClosures};
-pub use condition::{ConditionVerdict, Note, NoteKind};
+pub use condition::{ConditionVerdict, Note, NoteKind, unread_content};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use former::{FormerCertificates, ListenerName};
+pub use holders::{FormerHolders, lists_are_newest};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, UpstreamState, Usability};
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, ClosedDoors, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors,
-    PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, WaitingClusters, affected,
-    attach_policies, behind_doors, policy_ancestors, upstream_behind_doors,
+    PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, UpstreamPolicies,
+    WaitingClusters, affected, attach_policies, behind_doors, overriding_policy, policy_ancestors,
+    upstream_behind_doors,
 };
 pub use portcullis_gateway_api::ValidationMode;
+pub use redirects::RedirectTable;
 pub use route::{ServedBackend, WeightedBackend};
 pub use route_parents::{RouteParents, route_parents};
-pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
+pub use served::{BoundRoute, HostTable, ListenerRole, ServedGateway, ServedListener};
+pub use shared_room::{SharedRoom, sort_by_places};
 pub use status::{ObjectGenerations, conditions};
 pub use upstream::{UpstreamVerdict, upstreams_within_bounds};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use budget::{ChainBudget, ClaimBudget, ServiceBudget};
-use claims::{ClusterNames, HostClaims};
+use portcullis_gateway_api::{GATEWAY_API_GROUP, ObjectMeta};
+
+use claims::{ClaimRights, ClusterNames, HostClaims};
 use credentials::CredentialGrants;
-use grants::Grants;
-use route::{GatewaysByName, attach_parent};
+use gateway::JudgedGateway;
+use grants::{Grants, Referrer};
+use listener::AllowingListeners;
+use past::PastHolders;
+use route::{GatewaysByName, JudgedRoute, attach_parent};
 use served::Settled;
 use upstream::JudgedUpstreams;
 use verdict::ParentAttachment;
@@ -81,7 +97,9 @@ pub struct Attached {
     /// All `KubernetesUpstreams`, by name.
     pub upstreams: Vec<UpstreamVerdict>,
     /// The accepted Gateways, by name.
-    pub served: Vec<ServedGateway>,
+    pub served: Vec<Arc<ServedGateway>>,
+    /// The routes that hold host names, for [`Inventory::former_holders`] of the next judgement.
+    pub holders: Arc<FormerHolders>,
     /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
     pub passed_clusters: BTreeSet<String>,
     /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them; and
@@ -92,38 +110,30 @@ pub struct Attached {
 /// The Secrets and `ConfigMaps` that the judgement needs, by the objects and the former certificates alone. The [`Inventory`] has their
 /// contents.
 pub fn referred_contents(objects: &GatewayObjects, former: &FormerCertificates) -> ReferredContents {
-    gateway::referred_contents(objects, &Grants::of(&objects.grants), former)
+    gateway::referred_contents(objects, &grants_of(objects), former)
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
 pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
-    let grants = Grants::of(&objects.grants);
+    let grants = grants_of(objects);
     let classes = gateway::judge_classes(objects, inventory);
     let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
     let upstreams = JudgedUpstreams::of(objects, inventory);
     let mut routes = route::judge_routes(objects, &grants, inventory, &upstreams);
     let by_name = GatewaysByName::of(&gateways);
-    let mut attachments = Vec::new();
-    let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
-    let mut chains = ChainBudget::default();
-    for (index, route) in routes.iter_mut().enumerate() {
-        let mut charged = 0;
-        for (at, parent) in route.parents.iter().enumerate() {
-            let Some((gateway, mut listeners)) = attach_parent(route, parent, &by_name, inventory) else { continue };
-            if let Ok(attachment) = &mut listeners {
-                let namespace = route.metadata.namespace.as_str();
-                let excess = budget.charge(namespace, gateway, &mut charged, attachment);
-                let excess = excess.or_else(|| services.charge(namespace, gateway, route));
-                let excess = excess.or_else(|| chains.charge(namespace, gateway, route, attachment.len()));
-                route.refusal = route.refusal.take().or(excess);
-            }
-            attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
+    let clusters = ClusterNames::of(inventory, host_patterns(&gateways, &routes));
+    let past = PastHolders::of(inventory);
+    let mut attachments = attach_parents(&routes, &by_name, inventory);
+    budget::charge(&mut attachments, &mut routes, &gateways, past);
+    for ((index, gateway), excess) in withheld_budget::refused(&attachments, &routes, &clusters, &gateways) {
+        if let Some(route) = routes.get_mut(index) {
+            route.refuse_at(gateway, excess);
         }
     }
-    let clusters = ClusterNames::of(inventory);
     let settled: Vec<_> =
         attachments.iter().filter_map(|one| Some((one.route, one.gateway, one.listeners.as_ref().ok()?))).collect();
-    let claims = HostClaims::settle(&settled, &routes, &gateways, &clusters);
+    let rights = ClaimRights { routes: &routes, gateways: &gateways, clusters: &clusters, past };
+    let claims = HostClaims::settle(&settled, rights);
     let credentials = CredentialGrants { grants: &grants, inventory };
     let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims, credentials);
     let gateway_verdicts = gateways.iter().enumerate();
@@ -138,5 +148,48 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         upstreams: upstreams.verdicts(),
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
             .served(),
+        holders: Arc::new(claims.into_holders(&routes, &gateways)),
     }
+}
+
+/// The attachments of routes by all of their parent references, in their order.
+fn attach_parents(
+    routes: &[JudgedRoute<'_>],
+    gateways: &GatewaysByName<'_, '_>,
+    inventory: &Inventory,
+) -> Vec<ParentAttachment> {
+    let mut allowing = AllowingListeners::default();
+    let mut attachments = Vec::new();
+    for (index, route) in routes.iter().enumerate() {
+        for (at, parent) in route.parents.iter().enumerate() {
+            let attached = attach_parent(route, parent, gateways, (&mut allowing, inventory));
+            attachments.extend(attached.map(|(gateway, listeners)| ParentAttachment {
+                route: index,
+                parent: at,
+                gateway,
+                listeners,
+            }));
+        }
+    }
+    attachments
+}
+
+/// All host names of listeners and routes.
+fn host_patterns<'a>(
+    gateways: &'a [JudgedGateway<'_>],
+    routes: &'a [JudgedRoute<'_>],
+) -> impl Iterator<Item = &'a HostPattern> {
+    let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners).map(|listener| &listener.host);
+    listeners.chain(routes.iter().flat_map(|route| route.hosts.iter().flatten()))
+}
+
+/// The grants by which Gateways and routes may refer to objects of other namespaces.
+fn grants_of(objects: &GatewayObjects) -> Grants<'_> {
+    fn referrer<'a>(kind: &'static str, metadata: &'a ObjectMeta) -> Referrer<'a> {
+        Referrer { group: GATEWAY_API_GROUP, kind, namespace: &metadata.namespace }
+    }
+    let gateways = objects.gateways.iter().map(|one| referrer("Gateway", &one.metadata));
+    let http_routes = objects.http_routes.iter().map(|one| referrer(RouteKind::Http.as_str(), &one.metadata));
+    let tls_routes = objects.tls_routes.iter().map(|one| referrer(RouteKind::Tls.as_str(), &one.metadata));
+    Grants::of(&objects.grants, &gateways.chain(http_routes).chain(tls_routes).collect())
 }

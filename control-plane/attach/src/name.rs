@@ -1,7 +1,14 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use portcullis_api::UPSTREAM_KIND;
 use portcullis_gateway_api::ObjectMeta;
+
+/// API group and kind of clusters.
+pub(crate) const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
+
+/// API group and kind of upstreams.
+pub(crate) const UPSTREAM: (&str, &str) = ("portcullis.dev", UPSTREAM_KIND);
 
 /// The name of an object of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

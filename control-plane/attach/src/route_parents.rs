@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::CONTROLLER_NAME;
+use crate::condition::ConditionVerdict;
 use crate::status::{ObjectGenerations, conditions};
 use crate::verdict::RouteVerdict;
 
@@ -29,7 +30,8 @@ pub fn route_parents(before: &[Value], verdict: &RouteVerdict, newest: Option<i6
         let parent = json!(one.parent);
         let known = before.iter().filter(is_ours).find(|entry| entry.get("parentRef") == Some(&parent));
         let known = known.and_then(|entry| entry.get("conditions")?.as_array()).map_or(&[][..], Vec::as_slice);
-        let conditions = conditions(known, &one.conditions, generations, now);
+        let verdicts: Vec<ConditionVerdict> = one.conditions.iter().chain(&one.held).cloned().collect();
+        let conditions = conditions(known, &verdicts, generations, now);
         json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": conditions})
     });
     parents.extend(own.collect::<Vec<_>>());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::claims::{ClusterNames, Holder, HostClaims, Site, is_narrower};
 use crate::credentials::CredentialGrants;
@@ -10,6 +11,7 @@ use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
 use crate::policy::DoorPolicies;
+use crate::redirects::{HttpsHosts, RedirectTable};
 use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 
 /// An accepted Gateway.
@@ -65,15 +67,9 @@ pub struct HostTable {
     pub routes: BTreeMap<HostPattern, BoundRoute>,
     /// Host names that one of `routes` covers and that are not served here: their owner is another one, or is not accepted.
     pub withheld: BTreeSet<HostPattern>,
-}
-
-/// Ports for HTTPS by host names. The narrowest one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedirectTable {
-    /// The ports.
-    pub ports: BTreeMap<HostPattern, u16>,
-    /// Host names of routes that are not accepted: a port of a wider one would lead to another owner.
-    pub withheld: BTreeSet<HostPattern>,
+    /// By the wildcards of `routes`: host names below them that `UpstreamClusters` own. They are not served here either, except those
+    /// of `routes`. All listeners share them.
+    pub owned: BTreeMap<HostPattern, Arc<BTreeSet<HostPattern>>>,
 }
 
 /// A route at a host name.
@@ -146,16 +142,17 @@ pub(crate) struct Settled<'a> {
 }
 
 impl Settled<'_> {
-    pub(crate) fn served(&self) -> Vec<ServedGateway> {
+    pub(crate) fn served(&self) -> Vec<Arc<ServedGateway>> {
         let accepted = self.gateways.iter().enumerate().filter(|(_, gateway)| gateway.is_accepted());
-        accepted.map(|(index, gateway)| self.gateway(index, gateway)).collect()
+        accepted.map(|(index, gateway)| Arc::new(self.gateway(index, gateway))).collect()
     }
 
     fn gateway(&self, index: usize, gateway: &JudgedGateway<'_>) -> ServedGateway {
+        let bound = self.bound_routes(index, gateway);
         let listeners = gateway.listeners.iter().enumerate().filter(|(_, listener)| listener.is_served());
         let tables: Vec<(&JudgedListener<'_>, HostTable)> =
-            listeners.map(|(at, listener)| (listener, self.table(index, gateway, at))).collect();
-        let https = self.https(index, gateway, &tables);
+            listeners.map(|(at, listener)| (listener, self.table((index, gateway), at, &bound))).collect();
+        let https = self.https((index, gateway), &tables, &bound);
         let listeners: Vec<ServedListener> =
             tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
         ServedGateway {
@@ -172,38 +169,33 @@ impl Settled<'_> {
             ListenerRole::Terminate { routes, .. } => Some(routes),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => None,
         });
-        let routes: BTreeSet<&ObjectName> =
-            tables.flat_map(|table| table.routes.values()).map(|one| &one.route).collect();
-        self.credentials.inventory.door_policies.of_gateway(&gateway.name, &routes)
+        let bound: Vec<&BoundRoute> = tables.flat_map(|table| table.routes.values()).collect();
+        let clusters = bound.iter().flat_map(|one| &one.backends).filter_map(|one| match &one.backend {
+            ServedBackend::Cluster(name) => Some(name.as_str()),
+            ServedBackend::Service { .. } => None,
+        });
+        let (routes, clusters) = (bound.iter().map(|one| &one.route).collect(), clusters.collect());
+        self.credentials.inventory.door_policies.of_gateway(&gateway.name, &routes, &clusters)
     }
 
-    /// The ports at which routes have host names, and whether requests for the name are answered there. Browsers keep a redirect,
-    /// so that none leads to where connections are closed.
+    /// The ports at which routes have host names, and whether requests for the name are answered there.
     fn https(
         &self,
-        gateway_index: usize,
-        gateway: &JudgedGateway<'_>,
+        (gateway_index, gateway): (usize, &JudgedGateway<'_>),
         tables: &[(&JudgedListener<'_>, HostTable)],
-    ) -> BTreeMap<HostPattern, (u16, bool)> {
-        let mut https: BTreeMap<HostPattern, (u16, bool)> = BTreeMap::new();
-        for (at, listener) in gateway.listeners.iter().enumerate() {
-            if listener.protocol != Some(ListenerProtocol::Https) {
-                continue;
-            }
+        bound: &BTreeMap<usize, BoundRoute>,
+    ) -> HttpsHosts<'_> {
+        let mut https = HttpsHosts::new(self.clusters);
+        let ends_tls = |listener: &JudgedListener<'_>| listener.protocol == Some(ListenerProtocol::Https);
+        for (at, listener) in gateway.listeners.iter().enumerate().filter(|(_, listener)| ends_tls(listener)) {
             for (host, holder) in self.held(gateway_index, at) {
                 let Holder::Route(route) = holder else { continue };
-                let route = self.accepted(*route).filter(|_| listener.is_served());
-                let is_served = route.is_some_and(|route| self.leads_on(&gateway.name, route));
-                let new = (listener.spec.port, is_served);
-                let known = https.entry(host.clone()).or_insert(new);
-                *known = if preferred(known.0, new.0) == known.0 { *known } else { new };
+                let leads_on = bound.get(route).is_some_and(BoundRoute::leads_on);
+                https.add(host, listener.spec.port, leads_on && listener.is_served());
             }
         }
-        let ends_tls = |listener: &JudgedListener<'_>| listener.protocol == Some(ListenerProtocol::Https);
         for (listener, table) in tables.iter().filter(|(listener, _)| ends_tls(listener)) {
-            for host in &table.withheld {
-                https.entry(host.clone()).or_insert((listener.spec.port, false));
-            }
+            https.withhold(&table.withheld, &table.owned, listener.spec.port);
         }
         https
     }
@@ -216,42 +208,53 @@ impl Settled<'_> {
         held.map(|((_, _, host), holder)| (host, holder))
     }
 
-    fn accepted(&self, route: usize) -> Option<&JudgedRoute<'_>> {
-        self.routes.get(route).filter(|route| route.refusal.is_none())
+    /// The accepted routes that have host names at a Gateway, by their indices. The servers of each are resolved once, however many
+    /// names it has.
+    fn bound_routes(&self, gateway_index: usize, gateway: &JudgedGateway<'_>) -> BTreeMap<usize, BoundRoute> {
+        let mut bound = BTreeMap::new();
+        for listener in 0..gateway.listeners.len() {
+            for (_, holder) in self.held(gateway_index, listener) {
+                let Holder::Route(index) = holder else { continue };
+                let accepted = self.routes.get(*index).filter(|route| route.refusal_at(gateway_index).is_none());
+                if let Some(route) = accepted {
+                    bound.entry(*index).or_insert_with(|| self.bound(&gateway.name, route));
+                }
+            }
+        }
+        bound
     }
 
     /// The routes of a listener.
-    fn table(&self, gateway_index: usize, gateway: &JudgedGateway<'_>, listener_index: usize) -> HostTable {
+    fn table(
+        &self,
+        (gateway_index, gateway): (usize, &JudgedGateway<'_>),
+        listener_index: usize,
+        bound: &BTreeMap<usize, BoundRoute>,
+    ) -> HostTable {
         let mut table = HostTable::default();
         let mut unserved: BTreeSet<HostPattern> = BTreeSet::new();
         for (host, holder) in self.held(gateway_index, listener_index) {
             let route = match holder {
-                // The wildcard above it is here, too.
-                Holder::Wider(_) => continue,
-                Holder::Route(route) => self.accepted(*route),
-                Holder::Cluster(_) | Holder::Listener(_) => None,
+                // The wildcard above it is here, too; or it is the cluster's whether it is claimed or not: what the cluster owns below
+                // wildcards of others is withheld from these, and a claim of a stranger takes nothing from its own routes.
+                Holder::Wider(_) | Holder::Cluster(_) => continue,
+                Holder::Route(route) => bound.get(route),
+                Holder::Listener(_) => None,
             };
             match route {
-                Some(route) => drop(table.routes.insert(host.clone(), self.bound(&gateway.name, route))),
+                Some(route) => drop(table.routes.insert(host.clone(), route.clone())),
                 None => drop(unserved.insert(host.clone())),
             }
         }
         let own = gateway.listeners.get(listener_index);
         let narrower = gateway.listeners.iter().filter(|other| own.is_some_and(|own| is_narrower(other, own)));
         unserved.extend(narrower.map(|other| other.host.clone()));
-        let is_wildcard = |host: &HostPattern| !matches!(host, HostPattern::Exact(_));
-        if table.routes.keys().any(is_wildcard) {
-            unserved.extend(self.clusters.hosts().iter().cloned());
-        }
         let is_covered = |host: &HostPattern| host.wider().any(|wider| table.routes.contains_key(&wider));
         unserved.retain(|host| !table.routes.contains_key(host) && is_covered(host));
         table.withheld = unserved;
+        let owned = |host: &HostPattern| Some((host.clone(), Arc::clone(self.clusters.below(host)?)));
+        table.owned = table.routes.keys().filter_map(owned).collect();
         table
-    }
-
-    /// Whether a request at this Gateway reaches a server by the route.
-    fn leads_on(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> bool {
-        self.bound(gateway, route).backends.iter().any(|one| one.weight > 0)
     }
 
     fn bound(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> BoundRoute {
@@ -267,39 +270,16 @@ impl Settled<'_> {
     }
 }
 
-/// 443 needs no port in the location of a redirect; of others the lowest is as good as any.
-fn preferred(one: u16, other: u16) -> u16 {
-    if [one, other].contains(&443) { 443 } else { one.min(other) }
+impl BoundRoute {
+    /// Whether some request may reach a server.
+    pub fn leads_on(&self) -> bool {
+        self.backends.iter().any(|one| one.weight > 0)
+    }
 }
 
-/// The host names of a listener for plain HTTP. Several hosts may share the same ones with it, and the narrowest has them.
-fn redirects(host: &HostPattern, https: &BTreeMap<HostPattern, (u16, bool)>) -> RedirectTable {
-    let mut shared: BTreeMap<HostPattern, (&HostPattern, u16, bool)> = BTreeMap::new();
-    for (of, (port, is_served)) in https {
-        let Some(names) = of.intersection(host) else { continue };
-        let known = shared.entry(names).or_insert((of, *port, *is_served));
-        if known.0.covers(of) {
-            *known = (of, *port, *is_served);
-        }
-    }
-    let mut table = RedirectTable::default();
-    for (names, (_, port, is_served)) in shared {
-        if is_served {
-            table.ports.insert(names, port);
-        } else {
-            table.withheld.insert(names);
-        }
-    }
-    table
-}
-
-fn serve(
-    listener: &JudgedListener<'_>,
-    table: HostTable,
-    https: &BTreeMap<HostPattern, (u16, bool)>,
-) -> Option<ServedListener> {
+fn serve(listener: &JudgedListener<'_>, table: HostTable, https: &HttpsHosts<'_>) -> Option<ServedListener> {
     let role = match listener.protocol? {
-        ListenerProtocol::Http => ListenerRole::Redirect(redirects(&listener.host, https)),
+        ListenerProtocol::Http => ListenerRole::Redirect(https.redirects(&listener.host)),
         ListenerProtocol::Https => ListenerRole::Terminate {
             certificates: listener.certificates.clone(),
             client_ca: listener.client_ca.clone(),

@@ -4,6 +4,7 @@ use portcullis_api::PolicyKind;
 use serde_json::{Value, json};
 
 use crate::condition::ConditionVerdict;
+use crate::held_list::HOSTNAMES_HELD;
 
 /// Most conditions of one list.
 const MAX_CONDITIONS: usize = 8;
@@ -57,7 +58,8 @@ fn is_newer(condition: &Value, generations: ObjectGenerations) -> bool {
 }
 
 /// Types of conditions that are absent when they do not hold.
-const OWN_TYPES: [&str; 3] = ["PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"];
+const OWN_TYPES: [&str; 4] =
+    ["PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode", HOSTNAMES_HELD];
 
 /// Those of policies are absent, too, where none is attached.
 fn is_own(kind: &str) -> bool {

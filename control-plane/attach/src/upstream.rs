@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use portcullis_api::upstream_key;
+use portcullis_gateway_api::ObjectMeta;
 
 use crate::condition::{ConditionVerdict, Rejection};
 use crate::input::{GatewayObjects, Inventory, UpstreamObject, UpstreamState};
 use crate::name::{CreationOrder, ObjectName};
+use crate::policy::affected;
 
 /// The most of one namespace: each has pools with health checks of their own in each Envoy whose routes lead there, and its references
 /// are read again and again.
@@ -30,34 +32,37 @@ pub(crate) struct JudgedUpstreams(BTreeMap<ObjectName, JudgedUpstream>);
 
 struct JudgedUpstream {
     generation: Option<i64>,
+    affected: Vec<ConditionVerdict>,
     refusal: Option<Rejection>,
     unresolved: Option<Rejection>,
 }
 
-/// The upstreams that there is room for: the oldest ones, so that a new one takes nothing from them.
+/// The upstreams that there is room for.
 pub(crate) fn within_bounds(objects: &GatewayObjects) -> Vec<&UpstreamObject> {
-    let mut all: Vec<&UpstreamObject> = objects.upstreams.iter().collect();
-    all.sort_by_key(|one| CreationOrder::of(&one.metadata));
+    let within = upstreams_within_bounds(objects.upstreams.iter().map(|one| &one.metadata));
+    objects.upstreams.iter().filter(|one| within.contains(&ObjectName::of(&one.metadata))).collect()
+}
+
+/// The names of the upstreams that there is room for: the oldest ones, so that a new one takes nothing from them. Of others nothing needs
+/// to be looked at: they are refused as they are.
+pub fn upstreams_within_bounds<'a>(upstreams: impl Iterator<Item = &'a ObjectMeta>) -> BTreeSet<ObjectName> {
+    let mut all: Vec<&ObjectMeta> = upstreams.collect();
+    all.sort_by_key(|one| CreationOrder::of(one));
     let mut of_namespaces: HashMap<&str, usize> = HashMap::new();
-    let mut within = Vec::new();
+    let mut within = BTreeSet::new();
     for one in all {
-        let of_namespace = of_namespaces.entry(&one.metadata.namespace).or_default();
+        let of_namespace = of_namespaces.entry(&one.namespace).or_default();
         if *of_namespace < MAX_OF_NAMESPACE && within.len() < MAX_IN_ALL {
             *of_namespace += 1;
-            within.push(one);
+            within.insert(ObjectName::of(one));
         }
     }
     within
 }
 
-/// The names of the upstreams that there is room for. Of others nothing needs to be looked at: they are refused as they are.
-pub fn upstreams_within_bounds(objects: &GatewayObjects) -> BTreeSet<ObjectName> {
-    within_bounds(objects).into_iter().map(|one| ObjectName::of(&one.metadata)).collect()
-}
-
 impl JudgedUpstreams {
     pub(crate) fn of(objects: &GatewayObjects, inventory: &Inventory) -> Self {
-        let within = upstreams_within_bounds(objects);
+        let within = upstreams_within_bounds(objects.upstreams.iter().map(|one| &one.metadata));
         let judge = |one: &UpstreamObject| {
             let name = ObjectName::of(&one.metadata);
             let judged = judge(&name, one.metadata.generation, within.contains(&name), inventory);
@@ -67,27 +72,31 @@ impl JudgedUpstreams {
     }
 
     /// Whether requests may be sent there: `None` if there is no such object, or why not.
-    pub(crate) fn usable(&self, name: &ObjectName) -> Option<Result<(), &str>> {
+    pub(crate) fn usable(&self, name: &ObjectName) -> Option<Result<(), &Rejection>> {
         let judged = self.0.get(name)?;
         let why = judged.refusal.as_ref().or(judged.unresolved.as_ref());
-        Some(why.map_or(Ok(()), |why| Err(why.message.as_str())))
+        Some(why.map_or(Ok(()), Err))
     }
 
     pub(crate) fn verdicts(&self) -> Vec<UpstreamVerdict> {
         let verdict = |(name, judged): (&ObjectName, &JudgedUpstream)| UpstreamVerdict {
             name: name.clone(),
             generation: judged.generation,
-            conditions: vec![
+            conditions: [
                 ConditionVerdict::unless("Accepted", "Accepted", judged.refusal.as_ref()),
                 ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", judged.unresolved.as_ref()),
-            ],
+            ]
+            .into_iter()
+            .chain(judged.affected.iter().cloned())
+            .collect(),
         };
         self.0.iter().map(verdict).collect()
     }
 }
 
 fn judge(name: &ObjectName, generation: Option<i64>, is_within: bool, inventory: &Inventory) -> JudgedUpstream {
-    let mut judged = JudgedUpstream { generation, refusal: None, unresolved: None };
+    let affected = inventory.upstream_policies.get(name).map(affected).unwrap_or_default();
+    let mut judged = JudgedUpstream { generation, affected, refusal: None, unresolved: None };
     if !is_within {
         let message = format!(
             "more than {MAX_OF_NAMESPACE} KubernetesUpstreams of one namespace, or {MAX_IN_ALL} of all, are older"

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_api::PolicyInEffect;
 use portcullis_gateway_api::ParentReference;
 
-use crate::claims::{Holder, HostClaims};
-use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::claims::{Holder, HostClaims, Site};
+use crate::condition::{ConditionVerdict, Note, Rejection, effects_in_words};
 use crate::credentials::CredentialGrants;
 use crate::gateway::{JudgedClass, JudgedGateway};
+use crate::held::held;
 use crate::host::HostPattern;
 use crate::input::Inventory;
 use crate::listener::JudgedListener;
-use crate::name::{CreationOrder, ObjectName, RouteKind};
+use crate::name::{ObjectName, RouteKind};
 use crate::policy::{Door, DoorPolicies, affected, affected_by};
 use crate::route::{Attachment, JudgedRoute};
 
@@ -79,6 +80,8 @@ pub struct ParentVerdict {
     pub parent: ParentReference,
     /// The conditions.
     pub conditions: Vec<ConditionVerdict>,
+    /// The condition that lists the host names that are the route's own, for those that judge it later.
+    pub held: Option<ConditionVerdict>,
 }
 
 /// The attachment of a route by one of its parent references, all by their indices.
@@ -126,7 +129,11 @@ pub(crate) fn route_verdicts(
         let refused = refused.and_then(|gateway| credentials.refusal(&gateway.name, route));
         let mut conditions = conditions(accepted, route, refused.as_ref());
         conditions.extend(affected_at(attachment, route, gateways, credentials.inventory));
-        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions });
+        let at = (attachment.route, attachment.gateway);
+        let is_cut = route.refusal_at(attachment.gateway).is_some_and(|one| one.reason == "TooManyHostnames");
+        let listeners = attachment.listeners.as_ref().ok();
+        let held = listeners.and_then(|listeners| held(at, (listeners, is_cut), gateways, claims));
+        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions, held });
     }
     RouteVerdicts { routes: verdicts, attached }
 }
@@ -189,10 +196,10 @@ fn accepted(
     gateways: &[JudgedGateway<'_>],
     claims: &HostClaims<'_>,
 ) -> ConditionVerdict {
-    let listeners = match (&attachment.listeners, &route.refusal) {
+    let listeners = match (attachment.listeners.as_ref(), route.refusal_at(attachment.gateway)) {
         (Ok(listeners), None) => listeners,
         // Without a host name that can be read there is none to match.
-        (Err(why), Some(refusal)) if why.reason == "NoMatchingListenerHostname" => {
+        (Err(why), Some(refusal)) if why.reason == "NoMatchingListenerHostname" && route.refusal.is_some() => {
             return ConditionVerdict::fails("Accepted", refusal);
         }
         (Err(why), _) | (Ok(_), Some(why)) => return ConditionVerdict::fails("Accepted", why),
@@ -206,7 +213,8 @@ fn accepted(
     for (listener, host) in
         listeners.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (listener, host)))
     {
-        match claims.holders.get(&(attachment.gateway, *listener, host.clone())) {
+        let site = (attachment.gateway, *listener, host.clone());
+        match claims.holders.get(&site) {
             Some(Holder::Route(owner)) if *owner == attachment.route => has_host = true,
             None if *host == HostPattern::Any && !is_plain(attachment.gateway, *listener, gateways) => {
                 let name = |one: &JudgedGateway<'_>| Some(one.listeners.get(*listener)?.spec.name.clone());
@@ -217,7 +225,7 @@ fn accepted(
             None => {}
             Some(holder) => {
                 is_isolated_only &= matches!(holder, Holder::Listener(_));
-                messages.push(lost(host.to_string(), *holder, route, routes));
+                messages.push(lost(&site, *holder, (attachment.route, routes), (gateways, claims)));
             }
         }
     }
@@ -235,6 +243,7 @@ fn accepted(
     } else if listeners.iter().all(|(index, _)| is_refused(*index)) {
         messages.push("no listener that it attaches to is accepted".to_owned());
     }
+    messages.extend(effects_in_words(&route.notes));
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
 }
 
@@ -257,25 +266,41 @@ fn is_plain(gateway: usize, listener: usize, gateways: &[JudgedGateway<'_>]) -> 
 }
 
 /// Why a route does not have one of its host names.
-fn lost(host: String, holder: Holder<'_>, route: &JudgedRoute<'_>, routes: &[JudgedRoute<'_>]) -> String {
-    match holder {
-        Holder::Cluster(cluster) => format!("{host} belongs to UpstreamCluster {cluster}"),
-        Holder::Listener(listener) => format!("{host} belongs to listener {listener}, whose host names are narrower"),
-        Holder::Route(owner) | Holder::Wider(owner) => {
-            let Some(owner) = routes.get(owner) else { return host };
-            let is_first = CreationOrder::of(owner.metadata) <= CreationOrder::of(route.metadata);
-            let why = if !is_first {
-                // It has a better right than by its age: to the cluster, or to its namespace's wildcard.
-                ""
-            } else if owner.metadata.creation_timestamp == route.metadata.creation_timestamp {
-                ", which comes first by its name"
-            } else {
-                ", which is older"
-            };
-            let wildcard = if matches!(holder, Holder::Wider(_)) { " and has a wildcard above it" } else { "" };
-            format!("{host} belongs to {} {}{why}{wildcard}", owner.kind, owner.name)
+fn lost(
+    site: &Site,
+    holder: Holder<'_>,
+    (index, routes): (usize, &[JudgedRoute<'_>]),
+    (gateways, claims): (&[JudgedGateway<'_>], &HostClaims<'_>),
+) -> String {
+    let (gateway, _, host) = site;
+    let owner = match holder {
+        Holder::Cluster(cluster) => return format!("{host} belongs to UpstreamCluster {cluster}"),
+        Holder::Listener(narrower) => {
+            let listener = gateways.get(*gateway).and_then(|gateway| gateway.listeners.get(narrower));
+            let name = listener.map(|listener| listener.spec.name.as_str()).unwrap_or_default();
+            return format!("{host} belongs to listener {name}, whose host names are narrower");
         }
-    }
+        Holder::Route(owner) | Holder::Wider(owner) => owner,
+    };
+    let (Some(route), Some(owner_route)) = (routes.get(index), routes.get(owner)) else { return host.to_string() };
+    let is_wider = matches!(holder, Holder::Wider(_));
+    let why = if owner > index {
+        match (is_wider, claims.is_held_before(site)) {
+            (true, _) => ", which had a wildcard above it before",
+            (false, true) => ", which had it before",
+            // It has a better right than by its age: to the cluster, or to its namespace's wildcard.
+            (false, false) => "",
+        }
+    } else {
+        let is_same_age = owner_route.metadata.creation_timestamp == route.metadata.creation_timestamp;
+        match (is_same_age, is_wider) {
+            (true, false) => ", which comes first by its name",
+            (true, true) => ", which comes first by its name and has a wildcard above it",
+            (false, false) => ", which is older",
+            (false, true) => ", which is older and has a wildcard above it",
+        }
+    };
+    format!("{host} belongs to {} {}{why}", owner_route.kind, owner_route.name)
 }
 
 pub(crate) fn gateway_verdict(

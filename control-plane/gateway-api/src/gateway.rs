@@ -90,6 +90,9 @@ pub struct Infrastructure {
 pub struct AllowedListeners {
     /// Their namespaces.
     pub namespaces: ListenerNamespaces,
+    /// Fields that are not served.
+    #[serde(flatten)]
+    pub other: OtherFields,
 }
 
 /// The namespaces of `ListenerSets`.
@@ -98,11 +101,14 @@ pub struct AllowedListeners {
 pub struct ListenerNamespaces {
     /// `None` is none of them.
     pub from: String,
+    /// Fields that are not served.
+    #[serde(flatten)]
+    pub other: OtherFields,
 }
 
 impl Default for ListenerNamespaces {
     fn default() -> Self {
-        Self { from: "None".to_owned() }
+        Self { from: "None".to_owned(), other: OtherFields::default() }
     }
 }
 

@@ -1,5 +1,6 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use portcullis_api::LabelOperator;
 use serde::{Deserialize, Serialize};
 
 use crate::other_fields::OtherFields;
@@ -30,8 +31,8 @@ pub struct LabelRequirement {
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
     /// The values for `In` and `NotIn`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub values: BTreeSet<String>,
     /// Fields that are not known: a requirement with one does not hold.
     #[serde(flatten)]
     pub other: OtherFields,
@@ -55,15 +56,9 @@ impl LabelSelector {
 
 impl LabelRequirement {
     fn holds(&self, value: Option<&String>) -> bool {
-        let is_listed = value.is_some_and(|value| self.values.contains(value));
-        match self.operator.as_str() {
-            _ if !self.other.is_empty() => false,
-            "In" => is_listed,
-            "NotIn" => !is_listed && !self.values.is_empty(),
-            "Exists" => value.is_some() && self.values.is_empty(),
-            "DoesNotExist" => value.is_none() && self.values.is_empty(),
-            _ => false,
-        }
+        let operator = LabelOperator::of(&self.operator, !self.values.is_empty()).ok();
+        let operator = operator.filter(|_| self.other.is_empty());
+        operator.is_some_and(|operator| operator.holds(value, |value| self.values.contains(value)))
     }
 }
 

@@ -11,6 +11,9 @@ pub struct ObjectMeta {
     /// Its namespace; empty of a cluster-scoped object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
+    /// Differs from that of a former object of the same name. An object of a file has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// The version of the spec; an object of a file has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,

@@ -1,71 +1,118 @@
-//! HTTPRoutes among the objects of files, and what the policies at their doors make of the clusters behind them.
+//! HTTPRoutes among the objects of files, and what the policies at their doors make of the clusters and upstreams behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_attach::{Attached, Door, DoorPolicies, Inventory, ListenerRole, UnfitPolicy, attach, behind_doors};
+use portcullis_api::{assumed_material, parse_upstream, upstream_of_key, upstream_rules};
+use portcullis_attach::{
+    Attached, AttachedPolicies, Door, DoorPolicies, Inventory, ListenerRole, ObjectName, UnfitPolicy, UpstreamPolicies,
+    attach, behind_doors, upstream_behind_doors,
+};
 use portcullis_instances::Settlement;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::only_cluster;
 use serde_json::Value;
 
 use crate::gateway_objects::gateway_objects_of;
-use crate::policies::name_of;
+use crate::policies::{name_of, upstreams};
 
-/// A route at a listener, with the one cluster to which its requests go.
+/// A route at a listener, with the one cluster or upstream to which its requests go.
 #[derive(Debug)]
 pub(crate) struct RoutedCluster {
     /// Its host names there.
     pub(crate) hosts: BTreeSet<String>,
     /// The Gateway, the listener and the route.
     pub(crate) doors: [Door; 3],
-    /// The cluster's document with the policies of these.
+    /// The cluster's document with the policies of these; the upstream's own one.
     pub(crate) document: Arc<Value>,
+    /// The rules of an upstream, with the policies of these.
+    pub(crate) rules: Option<Arc<Value>>,
     /// The policies that are left out, and why.
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
 }
 
-/// The routes that would be served, as far as the cluster behind them is among the objects. Gateways lead to clusters of their own
-/// owner alone.
+/// The routes that would be served, as far as the cluster or the upstream behind them is among the objects. Gateways lead to clusters of
+/// their own owner alone.
 pub(crate) fn routes(
     objects: &ObjectSet,
-    policies: &DoorPolicies,
+    attached: &AttachedPolicies,
     home_namespace: &str,
     owners: Settlement,
 ) -> Vec<RoutedCluster> {
     let inventory = Inventory { home_namespace: home_namespace.to_owned(), owners, ..Inventory::default() };
-    of_attached(&attach(&gateway_objects_of(objects), &inventory), policies, &objects.clusters)
+    let routes = attach(&gateway_objects_of(objects), &inventory);
+    RoutedObjects::of(objects, &attached.at_upstreams).routes(&routes, &attached.at_doors)
 }
 
-/// The policies that are left out at the clusters behind their doors, and why.
-pub(crate) fn unfit(attached: &Attached, clusters: &[Arc<Value>]) -> BTreeMap<UnfitPolicy, String> {
+/// The policies that are left out at the clusters and upstreams behind their doors, and why. `at_upstreams` are those that upstreams have
+/// themselves.
+pub(crate) fn unfit(
+    attached: &Attached,
+    objects: &ObjectSet,
+    at_upstreams: &UpstreamPolicies,
+) -> BTreeMap<UnfitPolicy, String> {
     let policies = attached.served.iter().flat_map(|gateway| gateway.policies.all());
     let policies = DoorPolicies::new(policies.map(|(door, policies)| (door.clone(), policies.to_vec())));
-    of_attached(attached, &policies, clusters).into_iter().flat_map(|route| route.unfit).collect()
+    let routes = RoutedObjects::of(objects, at_upstreams).routes(attached, &policies);
+    routes.into_iter().flat_map(|route| route.unfit).collect()
 }
 
-fn of_attached(attached: &Attached, policies: &DoorPolicies, clusters: &[Arc<Value>]) -> Vec<RoutedCluster> {
-    let mut documents: BTreeMap<&str, &Arc<Value>> = BTreeMap::new();
-    for document in clusters {
-        documents.entry(name_of(document)).or_insert(document);
+/// The objects to which requests of routes go.
+struct RoutedObjects<'a> {
+    clusters: BTreeMap<&'a str, &'a Arc<Value>>,
+    upstreams: BTreeMap<ObjectName, Arc<Value>>,
+    at_upstreams: &'a UpstreamPolicies,
+}
+
+impl<'a> RoutedObjects<'a> {
+    /// Of two of one name the first one counts.
+    fn of(objects: &'a ObjectSet, at_upstreams: &'a UpstreamPolicies) -> Self {
+        let mut clusters: BTreeMap<&str, &Arc<Value>> = BTreeMap::new();
+        for document in &objects.clusters {
+            clusters.entry(name_of(document)).or_insert(document);
+        }
+        Self { clusters, upstreams: upstreams(objects), at_upstreams }
     }
-    let mut routes: BTreeMap<[Door; 3], RoutedCluster> = BTreeMap::new();
-    for gateway in &attached.served {
-        for listener in &gateway.listeners {
-            let ListenerRole::Terminate { routes: table, .. } = &listener.role else { continue };
-            for (host, route) in &table.routes {
-                let Some(cluster) = only_cluster(route) else { continue };
-                let Some(document) = documents.get(cluster) else { continue };
-                let doors = Door::all(&gateway.gateway, &listener.name, &route.route);
-                let new = || {
-                    let all = doors.iter().flat_map(|door| policies.at(door));
-                    let (document, unfit) = behind_doors(document, cluster, all);
-                    RoutedCluster { hosts: BTreeSet::new(), doors: doors.clone(), document, unfit }
-                };
-                let known = routes.entry(doors.clone()).or_insert_with(new);
-                known.hosts.insert(host.to_string());
+
+    fn routes(&self, attached: &Attached, policies: &DoorPolicies) -> Vec<RoutedCluster> {
+        let mut routes: BTreeMap<[Door; 3], RoutedCluster> = BTreeMap::new();
+        for gateway in &attached.served {
+            for listener in &gateway.listeners {
+                let ListenerRole::Terminate { routes: table, .. } = &listener.role else { continue };
+                for (host, route) in &table.routes {
+                    let doors = Door::all(&gateway.gateway, &listener.name, &route.route);
+                    if !routes.contains_key(&doors) {
+                        let object = only_cluster(route).and_then(|key| self.routed(key, &doors, policies));
+                        routes.extend(object.map(|object| (doors.clone(), object)));
+                    }
+                    if let Some(known) = routes.get_mut(&doors) {
+                        known.hosts.insert(host.to_string());
+                    }
+                }
             }
         }
+        routes.into_values().collect()
     }
-    routes.into_values().collect()
+
+    /// A cluster by its name, or an upstream by its key, behind doors; none that is not here.
+    fn routed(&self, key: &str, doors: &[Door; 3], policies: &DoorPolicies) -> Option<RoutedCluster> {
+        let all = doors.iter().flat_map(|door| policies.at(door));
+        let (document, rules, unfit) = match upstream_of_key(key) {
+            None => {
+                let (document, unfit) = behind_doors(self.clusters.get(key)?, key, all);
+                (document, None, unfit)
+            }
+            Some((namespace, name)) => {
+                let name = ObjectName::new(namespace, name);
+                let (document, own) = (self.upstreams.get(&name)?, self.at_upstreams.get(&name));
+                let rules = upstream_rules(own.map_or(&[][..], Vec::as_slice));
+                // Contents of references make no difference.
+                let behind = |raw| upstream_behind_doors(&raw, &assumed_material(&raw), &rules, all);
+                let (rules, unfit) =
+                    parse_upstream(document).map_or_else(|_| (Arc::clone(&rules), BTreeMap::new()), behind);
+                (Arc::clone(document), Some(rules), unfit)
+            }
+        };
+        Some(RoutedCluster { hosts: BTreeSet::new(), doors: doors.clone(), document, rules, unfit })
+    }
 }

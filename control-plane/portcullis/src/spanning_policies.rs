@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{FieldOrigin, PolicyKind, PolicyRole, origins, refused_by_policies};
+use portcullis_attach::{AttachedPolicies, DoorTargets};
 use portcullis_instances::{MemberName, Settlement, common_holder};
 use serde_json::Value;
 
@@ -28,6 +29,40 @@ pub(crate) fn spanning_policies(documents: &[Arc<Value>], settled: &Settlement) 
     spanning.collect()
 }
 
+/// The policies at doors of which targets belong to several owners: a Gateway to its own, a listener and a route to those of their
+/// Gateways, and `UpstreamClusters` on which the policy is in effect.
+pub(crate) fn spanning_at_doors(
+    attached: &AttachedPolicies,
+    doors: &DoorTargets,
+    settled: &Settlement,
+) -> SpanningPolicies {
+    let mut targets: BTreeMap<(PolicyKind, &str), BTreeSet<MemberName>> = BTreeMap::new();
+    if settled.owners.is_empty() {
+        return SpanningPolicies::new();
+    }
+    for (door, policies) in attached.at_doors.all() {
+        let gateways = doors.gateways(door).into_iter().map(|name| MemberName::gateway(name.to_string()));
+        let gateways: Vec<MemberName> = gateways.collect();
+        for policy in policies {
+            targets.entry((policy.kind, policy.policy.as_str())).or_default().extend(gateways.iter().cloned());
+        }
+    }
+    if !targets.is_empty() {
+        for (cluster, policies) in &attached.in_effect {
+            for policy in policies {
+                if let Some(known) = targets.get_mut(&(policy.kind, policy.policy.as_str())) {
+                    known.insert(MemberName::cluster(cluster.to_ascii_lowercase()));
+                }
+            }
+        }
+    }
+    let spanning = targets.into_iter().filter_map(|((kind, policy), targets)| {
+        let error = common_holder(settled, &targets).err()?;
+        Some(((kind, policy.to_owned()), error.to_string()))
+    });
+    spanning.collect()
+}
+
 /// The document, refused if such a policy decides for it.
 pub(crate) fn without_spanning(document: &Value, spanning: &SpanningPolicies) -> Option<Value> {
     refused_by_policies(document, |origin| {
@@ -44,6 +79,8 @@ fn member(document: &Value) -> MemberName {
 #[cfg(test)]
 mod tests {
     use portcullis_api::{PolicyInEffect, with_policies};
+    use portcullis_attach::{Door, DoorPolicies, GatewayObjects, ListedDoors, ObjectName};
+    use portcullis_gateway_api::read_object;
     use portcullis_instances::{MemberHolder, Ownership};
     use serde_json::json;
 
@@ -99,6 +136,67 @@ mod tests {
             for name in expected.into_iter().flatten() {
                 assert!(why.as_ref().unwrap().contains(name), "{why:?}");
             }
+        }
+    }
+
+    /// A policy at a listener of one Gateway, at a route of another one's, and on a cluster; and one at one Gateway alone.
+    #[test]
+    fn policy_at_gateways_of_two_instances_spans_them() {
+        let of = |name: &str| MemberHolder::Instance(name.to_owned());
+        let object = |kind: &str, name: &str, spec: Value| {
+            let metadata = json!({"name": name, "namespace": "infra"});
+            json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec})
+        };
+        let gateway = |name: &str| {
+            let listener = json!({"name": "https", "port": 443, "protocol": "HTTPS"});
+            object("Gateway", name, json!({"gatewayClassName": "own", "listeners": [listener]}))
+        };
+        let route = object("HTTPRoute", "r", json!({"parentRefs": [{"name": "h"}]}));
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "own"},
+            "spec": {"controllerName": portcullis_attach::CONTROLLER_NAME},
+        });
+        let mut read = GatewayObjects::default();
+        [class, gateway("g"), gateway("h"), route].iter().for_each(|one| read.add(read_object(one).unwrap()));
+        let doors = DoorTargets::Listed(ListedDoors::of(&read.classes, &read.gateways, &read.http_routes));
+        let policy = |name: &str| PolicyInEffect {
+            kind: PolicyKind::FlowControl,
+            policy: name.to_owned(),
+            uid: None,
+            role: PolicyRole::Tightens,
+            why: "x".to_owned(),
+            fields: Ok(Arc::new(json!({}))),
+        };
+        let [g, r] = ["g", "r"].map(|name| ObjectName::new("infra", name));
+        let listener = Door::Listener(g.clone(), "https".to_owned());
+        let owners = |of_h: MemberHolder, of_cluster: MemberHolder| {
+            let owner = |holder| Ownership { holder, next: None };
+            let members = [
+                (MemberName::gateway("infra/g"), owner(of("a"))),
+                (MemberName::gateway("infra/h"), owner(of_h)),
+                (MemberName::cluster("c.test"), owner(of_cluster)),
+            ];
+            Settlement { owners: members.into(), ..Settlement::default() }
+        };
+        let attached = AttachedPolicies {
+            at_doors: DoorPolicies::new([
+                (listener.clone(), vec![policy("infra/both")]),
+                (Door::Route(r), vec![policy("infra/both")]),
+                (Door::Gateway(g), vec![policy("infra/one")]),
+            ]),
+            in_effect: [("c.test".to_owned(), vec![policy("infra/both"), policy("infra/other")])].into(),
+            ..AttachedPolicies::default()
+        };
+        for (settled, spans) in [
+            (owners(of("a"), of("a")), false),
+            (owners(of("b"), of("a")), true),
+            (owners(of("a"), of("b")), true),
+            (owners(of("a"), MemberHolder::Free), true),
+            (Settlement::default(), false),
+        ] {
+            let found: Vec<String> =
+                spanning_at_doors(&attached, &doors, &settled).into_keys().map(|(_, name)| name).collect();
+            assert_eq!(found, if spans { vec!["infra/both"] } else { vec![] }, "{settled:?}");
         }
     }
 

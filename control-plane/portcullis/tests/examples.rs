@@ -23,11 +23,28 @@ fn portcullis(arguments: &[&str], folder: &Path, input: Option<&Path>) -> Output
 
 #[test]
 fn examples_pass_check_without_warnings() {
-    assert!(examples().len() >= 4);
+    assert!(examples().len() >= 5);
     for folder in examples() {
         let output = portcullis(&["check", "--strict"], &folder, None);
         assert!(output.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&output.stdout));
     }
+}
+
+/// `serve` judges with a name of settings.
+#[test]
+fn objects_of_the_gateway_api_are_served_as_they_are() {
+    let folder = examples().into_iter().find(|folder| folder.ends_with("gateway-api")).unwrap();
+    let output = portcullis(&["check", "--strict", "--settings-name", "gateway"], &folder, None);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for kind in ["GatewayClass portcullis", "Gateway infra/edge", "HTTPRoute team-a/prod", "TLSRoute team-b/hosted"] {
+        assert!(text.contains(&format!("{kind}: Accepted\n")), "{kind}: {text}");
+    }
+    assert_eq!(text.matches("attached routes 1").count(), 2, "{text}");
+    assert_eq!(text.matches("parent edge: ResolvedRefs True").count(), 2, "{text}");
+    let page = fs::read_to_string(folder.join("../../docs/gateway-api.md")).unwrap();
+    let gateway = fs::read_to_string(folder.join("gateway.yaml")).unwrap();
+    assert!(page.contains(&format!("```yaml\n{gateway}```\n")), "docs/gateway-api.md shows gateway.yaml");
 }
 
 #[test]

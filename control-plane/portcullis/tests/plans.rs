@@ -106,6 +106,143 @@ fn promotion_prints_nothing_that_would_be_refused() {
     }
 }
 
+const POLICY: &str = "---
+apiVersion: portcullis.dev/v1alpha1
+kind: KIND
+metadata: {name: x, namespace: NAMESPACE}
+spec:
+  targetRefs: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: a.test}]
+  STRATEGY: FIELDS
+";
+const GRANT: &str = "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: g, namespace: portcullis}
+spec:
+  from: [{group: portcullis.dev, kind: FlowControlPolicy, namespace: team-a}]
+  to: [{group: proxy.kubegateway.io, kind: UpstreamCluster}]
+";
+
+/// A promoted part beside policies of kinds of their own: it decides, or nothing is printed and the policy is named.
+#[test]
+fn promotion_beside_attached_policies_decides_or_names_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = "{rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]";
+    let dispatch = |more: &str| format!("{{dispatchPolicies: [{all}{more}}}]}}");
+    let limit = |max: u32| {
+        format!("{{flowControl: {{flowControlSchemas: [{{name: few, maxRequestsInflight: {{max: {max}}}}}]}}}}")
+    };
+    let policy = |kind: &str, namespace: &str, strategy: &str, fields: &str| {
+        let of = POLICY.replace("KIND", kind).replace("NAMESPACE", namespace).replace("STRATEGY", strategy);
+        of.replace("FIELDS", fields)
+    };
+    let home = |kind: &str, strategy: &str, fields: &str| policy(kind, "portcullis", strategy, fields);
+    let tightens = policy("FlowControlPolicy", "team-a", "overrides", &limit(1)) + GRANT;
+    let mode = CLUSTER.replace("GROUP", "dev").replace("MODE", "mode: Shadow");
+    let plain = CLUSTER.replace("GROUP", "dev").replace("MODE", "");
+    let few = "{flowControlSchemas: [{name: few, maxRequestsInflight: {max: 9}}]}";
+    let shadow = |part: &str, own: &str| format!("{plain}{own}  portcullis: {{shadow: {{{part}}}}}\n");
+    let limits = shadow(&format!("flowControl: {few}"), "");
+    let lost =
+        shadow("flowControl: {flowControlSchemas: [{name: other, exempt: {}}]}", &format!("  flowControl: {few}\n"));
+    let lists = shadow("access: {deny: [{users: [mallory]}]}", "");
+    for (case, cluster, policies, told, is_printed) in [
+        ("limits alone", &mode, home("FlowControlPolicy", "overrides", &limit(1)), "", true),
+        (
+            "dispatch policies decide",
+            &mode,
+            home("DispatchPolicy", "overrides", &dispatch("")),
+            "spec.dispatchPolicies would not decide, because DispatchPolicy portcullis/x does: edit that policy",
+            false,
+        ),
+        (
+            "limits decide",
+            &limits,
+            home("FlowControlPolicy", "overrides", &limit(1)),
+            "spec.flowControl would not decide, because FlowControlPolicy portcullis/x does",
+            false,
+        ),
+        (
+            "defaults yield",
+            &limits,
+            home("FlowControlPolicy", "defaults", &limit(1)),
+            "FlowControlPolicy portcullis/x yields to what is promoted",
+            true,
+        ),
+        ("lists are of no policy", &lists, home("DispatchPolicy", "overrides", &dispatch("")), "", true),
+        (
+            "the shadow is the policy's",
+            &plain,
+            home(
+                "DispatchPolicy",
+                "overrides",
+                &dispatch(
+                    ", portcullis: {mode: Shadow}}, {rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]",
+                ),
+            ),
+            "the policies of mode: Shadow are those of DispatchPolicy portcullis/x",
+            false,
+        ),
+        (
+            "a limit that is lowered goes",
+            &lost,
+            tightens.clone(),
+            "FlowControlPolicy team-a/x would not tighten any more: spec.overrides.flowControlSchemas: few",
+            false,
+        ),
+        (
+            "it goes on to be lowered",
+            &shadow(&format!("flowControl: {few}"), &format!("  flowControl: {few}\n").replace('9', "8")),
+            tightens,
+            "FlowControlPolicy team-a/x goes on to tighten what is promoted",
+            true,
+        ),
+    ] {
+        let file = dir.path().join("objects.yaml");
+        std::fs::write(&file, format!("{cluster}{policies}")).unwrap();
+        let output = portcullis(&["promote", "a.test", "-f", file.to_str().unwrap()]);
+        let errors = text(&output.stderr);
+        assert_eq!((output.status.success(), !output.stdout.is_empty()), (is_printed, is_printed), "{case}: {errors}");
+        assert!(errors.contains(told), "{case}: {errors}");
+    }
+}
+
+/// Of an object that was read from a store its status says which policies are in effect.
+#[test]
+fn promotion_goes_by_the_status_of_an_object_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |kind: &str, why: &str| {
+        format!(
+            "status:\n  conditions:\n  - {{type: portcullis.dev/{kind}PolicyAffected, status: 'True', reason: PolicyAffected, message: '{kind}Policy portcullis/x {why}'}}\n"
+        )
+    };
+    let cluster = CLUSTER.replace("GROUP", "dev").replace("MODE", "mode: Shadow");
+    for (status, told, is_printed) in [
+        (of("Dispatch", "decides (overrides of)"), "because DispatchPolicy portcullis/x does", false),
+        (of("Dispatch", "tightens (overrides of)"), "not checked with a policy that is attached", true),
+        (of("FlowControl", "decides (overrides of)"), "not checked with a policy that is attached", true),
+        (String::new(), "", true),
+    ] {
+        let file = dir.path().join("object.yaml");
+        std::fs::write(&file, format!("{cluster}{status}")).unwrap();
+        let output = portcullis(&["promote", "a.test", "-f", file.to_str().unwrap()]);
+        let errors = text(&output.stderr);
+        assert_eq!(
+            (output.status.success(), !output.stdout.is_empty()),
+            (is_printed, is_printed),
+            "{status}: {errors}"
+        );
+        assert!(errors.contains(told) && errors.is_empty() == told.is_empty(), "{status}: {errors}");
+    }
+    // The limit may be a policy's.
+    let file = dir.path().join("object.yaml");
+    let limited = cluster.replace("    portcullis: {action", "    flowControlSchemaName: few\n    portcullis: {action");
+    std::fs::write(&file, limited + &of("FlowControl", "decides (overrides of)")).unwrap();
+    let output = portcullis(&["promote", "a.test", "-f", file.to_str().unwrap()]);
+    let errors = text(&output.stderr);
+    assert!(!output.status.success() && errors.contains("-f with their files, too, checks it with them"), "{errors}");
+}
+
 /// A profile decides in the place of the policies, by its annotation alone.
 #[test]
 fn diff_sees_a_profile_in_the_place_of_policies() {

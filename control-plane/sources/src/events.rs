@@ -11,10 +11,8 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind};
 use tokio::sync::Notify;
 
-/// A burst of changes ends with so long a silence.
-const SILENCE: Duration = Duration::from_millis(10);
-/// How long a change waits for others at most, however many follow.
-const GATHERING: Duration = Duration::from_millis(20);
+/// How long a change waits for others, whether any follow or not: a writer who does not stop delays no other one by more.
+const GATHERING: Duration = Duration::from_millis(10);
 /// A writer that is silent for so long has forgotten to close its file.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 /// Most paths that are remembered; of more changes all is looked at.
@@ -33,8 +31,6 @@ pub(crate) struct ChangeEvents {
 struct PendingChanges {
     /// The first change since the last reading.
     first: Option<Instant>,
-    /// The last one.
-    changed: Option<Instant>,
     /// No reading begins before.
     rest_until: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
@@ -88,7 +84,21 @@ impl ChangeEvents {
             _ => state.are_paths_missing = true,
         }
         state.first.get_or_insert(now);
-        state.changed = Some(now);
+        drop(state);
+        self.notify.notify_one();
+    }
+
+    /// Takes the paths of files that were found to be other ones than those that were read; `None` if any may be.
+    pub(crate) fn found(&self, paths: Option<BTreeSet<PathBuf>>, now: Instant) {
+        if paths.as_ref().is_some_and(BTreeSet::is_empty) {
+            return;
+        }
+        let mut state = self.lock();
+        match paths {
+            Some(paths) if paths.len().saturating_add(state.paths.len()) <= MAX_PATHS => state.paths.extend(paths),
+            _ => state.are_paths_missing = true,
+        }
+        state.first.get_or_insert(now);
         drop(state);
         self.notify.notify_one();
     }
@@ -98,7 +108,7 @@ impl ChangeEvents {
         loop {
             let (is_changed, first_closing) = {
                 let state = self.lock();
-                (state.changed.is_some(), state.writing.values().map(|one| one.until()).min())
+                (state.first.is_some(), state.writing.values().map(|one| one.until()).min())
             };
             if is_changed {
                 break;
@@ -127,7 +137,7 @@ impl ChangeEvents {
     /// Everything up to here is going to be read now, except for the files that are being written: those are given.
     pub(crate) fn take(&self, now: Instant) -> ChangedPaths {
         let mut state = self.lock();
-        (state.first, state.changed) = (None, None);
+        state.first = None;
         let mut paths = std::mem::take(&mut state.paths);
         let are_missing = std::mem::take(&mut state.are_paths_missing);
         // One whose writer has forgotten it is read now.
@@ -148,10 +158,9 @@ impl ChangeEvents {
 }
 
 impl PendingChanges {
-    /// After a silence, so that a burst is one reading; and soon after its first change, so that a writer who never stops delays
-    /// no other one.
+    /// Soon after the first change, so that a burst is one reading.
     fn due(&self) -> Option<Instant> {
-        let gathered = (self.changed? + SILENCE).min(self.first? + GATHERING);
+        let gathered = self.first? + GATHERING;
         Some(self.rest_until.map_or(gathered, |rested| gathered.max(rested)))
     }
 
@@ -229,7 +238,7 @@ mod tests {
         record(written, start);
         assert!(is_left(start));
         record(EventKind::Access(AccessKind::Open(AccessMode::Any)), start);
-        assert!(is_left(start) && events.lock().changed.is_none(), "reading is no change");
+        assert!(is_left(start) && events.lock().first.is_none(), "reading is no change");
         record(EventKind::Access(AccessKind::Close(AccessMode::Write)), start);
         assert!(!is_left(start));
         record(written, start);
@@ -254,10 +263,10 @@ mod tests {
         };
         assert_eq!(events.due(), None);
         record("alone", start);
-        assert_eq!(events.due(), Some(after(10)), "a change alone waits for the end of a burst");
+        assert_eq!(events.due(), Some(after(10)));
         record("beside", after(4));
-        assert_eq!(events.due(), Some(after(14)));
-        events.take(after(14));
+        assert_eq!(events.due(), Some(after(10)), "others change nothing");
+        events.take(after(10));
         assert_eq!(events.due(), None);
         // A writer that does not stop for a second, and readings of three milliseconds each.
         let mut longest = Duration::ZERO;
@@ -275,10 +284,10 @@ mod tests {
         events.take(after(1_100));
         // During a reading: its time counts.
         record("early", after(2_000));
-        record("late", after(2_019));
-        assert_eq!(events.due(), Some(after(2_020)));
-        events.rest(after(1_980), after(2_019));
-        assert_eq!(events.due(), Some(after(2_058)), "a reading rests as long as it took");
+        record("late", after(2_009));
+        assert_eq!(events.due(), Some(after(2_010)));
+        events.rest(after(1_980), after(2_009));
+        assert_eq!(events.due(), Some(after(2_038)), "a reading rests as long as it took");
     }
 
     #[test]
@@ -297,6 +306,15 @@ mod tests {
         }
         (0..=MAX_PATHS).for_each(|number| events.record(event(&number.to_string()), now));
         assert_eq!(taken(), None);
+        events.found(Some(BTreeSet::new()), now);
+        assert_eq!(events.due(), None, "nothing is to be read");
+        events.found(Some(["c".into()].into()), now);
+        assert_eq!((events.first(), taken()), (Some(now), Some(vec!["c".into()])));
+        for unknown in [None, Some((0..=MAX_PATHS).map(|number| number.to_string().into()).collect())] {
+            events.found(unknown, now);
+            assert!(events.first().is_some());
+            assert_eq!(taken(), None);
+        }
         let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         events.record(Ok(Event::new(written).add_path("a".into())), now);
         assert!(events.take(now).writing.contains(Path::new("a")));

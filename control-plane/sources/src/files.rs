@@ -1,85 +1,140 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use portcullis_api::{ObjectKind, kind_of, pack_policies};
-use ring::digest::{SHA256, digest};
-use serde_json::Value;
-
-use crate::documents::{LocatedDocument, parse};
-use crate::events::{ChangedPaths, FileFingerprint};
-use crate::object_set::{DIRECTORY_ITSELF, Document, FileDiagnosis, ObjectSet};
+use crate::events::ChangedPaths;
+use crate::file_state::FileState;
+use crate::listing::{ListedFile, configures, find_file, list_files};
+use crate::object_set::{DIRECTORY_ITSELF, FileDiagnosis, ObjectSet};
 use crate::position::Position;
 
-/// Most bytes of a file.
-pub const MAX_FILE: u64 = 16 * 1024 * 1024;
-
-/// The state of one file.
-#[derive(Clone, Debug, Default)]
-struct FileState {
-    /// By which it is known that the content is still the one that was read last.
-    stamp: Option<FileFingerprint>,
-    /// Of the content that was read last.
-    hash: Option<Vec<u8>>,
-    /// The last that could be read.
-    documents: Vec<Document>,
-    error: Option<(String, Option<Position>)>,
-}
-
-impl Eq for FileState {}
-
-impl PartialEq for FileState {
-    /// Another file with the same content is no news.
-    fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.documents == other.documents && self.error == other.error
-    }
-}
-
 /// The state of a directory: for each file the last good documents.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    by_name: BTreeMap<String, Arc<FileState>>,
+    by_name: BTreeMap<Arc<str>, Arc<FileState>>,
+    /// The names that are looked at whatever has changed: of links, as files that they lead to may change elsewhere, and of files that
+    /// could not be read.
+    unsure: BTreeSet<Arc<str>>,
+    /// The reason why the directory cannot be read.
     error: Option<String>,
+    /// Of the directory that was read. The path may be a link, and lead to another one later.
+    identity: Option<DirectoryIdentity>,
+}
+
+/// Device and inode.
+type DirectoryIdentity = (u64, u64);
+
+/// The result of a reading: how files differ from before.
+#[derive(Debug, Default)]
+pub(crate) struct FileChanges {
+    /// The files of another content, by name: their states before and now. One that is not there has no documents.
+    pub(crate) files: BTreeMap<Arc<str>, (Arc<FileState>, Arc<FileState>)>,
+    /// Whether the directory cannot be read for another reason than before, or can again.
+    pub(crate) is_other_error: bool,
+    /// Whether another directory has to be watched than before: the one that was watched may be gone for ever, or the link leads
+    /// elsewhere.
+    pub(crate) is_elsewhere: bool,
+}
+
+impl FileChanges {
+    /// Whether objects or diagnoses may be other ones.
+    pub(crate) fn are_some(&self) -> bool {
+        self.is_other_error || !self.files.is_empty()
+    }
+
+    /// The paths of the files that documents of changed files referred to before.
+    pub(crate) fn referenced_before(&self) -> impl Iterator<Item = &String> {
+        self.files.values().flat_map(|(before, _)| before.referenced_files())
+    }
+
+    /// The same of these files' documents as they are now.
+    pub(crate) fn referenced_now(&self) -> impl Iterator<Item = &String> {
+        self.files.values().flat_map(|(_, now)| now.referenced_files())
+    }
 }
 
 impl Files {
-    /// Reads the directory again. A file that cannot be read keeps its documents.
-    #[cfg(test)]
-    pub(crate) fn reread(&self, directory: &Path) -> Self {
-        self.reread_only(directory, None, &ChangedPaths::default())
+    /// Reads the directory again, or only one file of it, which is then expected to be there. Files that did not change are not read,
+    /// nor those that are being written. If the paths of changes are known, these names alone are looked at, and links. A file that
+    /// cannot be read keeps its documents.
+    pub(crate) fn reread(&mut self, directory: &Path, only: Option<&str>, changed: &ChangedPaths) -> FileChanges {
+        // Taken before the content: if it is replaced meanwhile, that is seen the next time.
+        let identity = identity(directory);
+        let (before, error) = (self.identity, self.error.take());
+        let mut changes = FileChanges::default();
+        let found = match only {
+            Some(name) => Some(vec![ListedFile::expected(name)]),
+            // Notifications were of the directory that was there before.
+            None if error.is_some() || identity != before => None,
+            // If the directory has gone meanwhile, so have all its files.
+            None => self.find_changed(directory, changed).filter(|_| self::identity(directory) == identity),
+        };
+        match found.map_or_else(|| self.list(directory), Ok) {
+            Ok(files) => files.iter().for_each(|file| self.look(directory, file, &changed.writing, &mut changes)),
+            Err(reason) => self.error = Some(reason),
+        }
+        let is_back = error.is_some() && self.error.is_none();
+        changes.is_other_error = error != self.error;
+        changes.is_elsewhere = is_back || (identity.is_some() && identity != before);
+        self.identity = identity;
+        changes
     }
 
-    /// Reads the directory again, or only one file of it, which is then expected to be there. Files that did not change are
-    /// not read, nor those that are being written. Of files at other paths than the changed ones only links are looked at: what they
-    /// lead to may have changed elsewhere.
-    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, changed: &ChangedPaths) -> Self {
-        let named = |name: &str| Ok(vec![ListedFile { name: name.to_owned(), is_plain: false }]);
-        let names = only.map_or_else(|| list_files(directory), named);
-        let is_settled = |path: &PathBuf| changed.paths.as_ref().is_some_and(|paths| !paths.contains(path));
-        match names {
-            // A volume that is not there leaves an empty directory behind. An operator who removes all objects leaves a file.
-            Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
-                Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
-            }
-            Ok(names) => {
-                let by_name = names.into_iter().map(|ListedFile { name, is_plain }| {
-                    let known = self.by_name.get(&name);
-                    let path = directory.join(&name);
-                    if let Some(known) = known.filter(|known| is_plain && known.error.is_none() && is_settled(&path)) {
-                        return (name, Arc::clone(known));
-                    }
-                    let before = known.cloned().unwrap_or_default();
-                    let is_left = changed.writing.contains(&path)
-                        || FileFingerprint::of_path(&path).is_some_and(|now| before.is_at(&now));
-                    let state = if is_left { before } else { reread_file(&before, &path) };
-                    (name, state)
-                });
-                Self { by_name: by_name.collect(), error: None }
-            }
-            Err(error) => Self { by_name: self.by_name.clone(), error: Some(error.kind().to_string()) },
+    /// The files that may have changed, as they are now; `None` if any may have, or none is left.
+    fn find_changed(&self, directory: &Path, changed: &ChangedPaths) -> Option<Vec<ListedFile>> {
+        // The directory may be watched by another path, too, below the root of references.
+        let are_own = |paths: &BTreeSet<PathBuf>| paths.iter().all(|path| path.parent() == Some(directory));
+        let paths = changed.paths.as_ref().filter(|paths| are_own(paths))?;
+        let own = paths.iter().filter_map(|path| path.file_name()?.to_str()).filter(|name| configures(name));
+        let names: BTreeSet<&str> = own.chain(self.unsure.iter().map(AsRef::as_ref)).collect();
+        let found = names.iter().map(|name| find_file(directory, name)).collect::<io::Result<Vec<_>>>().ok()?;
+        let is_left = || self.by_name.keys().any(|name| !names.contains::<str>(name));
+        (found.iter().any(|file| file.is_file) || is_left()).then_some(found)
+    }
+
+    /// All files that are there now, and the names of those that are not any more.
+    fn list(&self, directory: &Path) -> Result<Vec<ListedFile>, String> {
+        let mut listed = list_files(directory).map_err(|error| error.kind().to_string())?;
+        // A volume that is not there leaves an empty directory behind. An operator who removes all objects leaves a file.
+        if !self.by_name.is_empty() && !listed.iter().any(|file| file.is_file) {
+            return Err("no file is left in it".to_owned());
         }
+        let names: BTreeSet<&str> = listed.iter().map(|file| file.name.as_str()).collect();
+        let known: BTreeSet<&Arc<str>> = self.by_name.keys().chain(&self.unsure).collect();
+        let gone = known.into_iter().filter(|name| !names.contains::<str>(name));
+        let gone: Vec<ListedFile> = gone.map(|name| ListedFile::absent(name)).collect();
+        listed.extend(gone);
+        Ok(listed)
+    }
+
+    fn look(&mut self, directory: &Path, file: &ListedFile, writing: &BTreeSet<PathBuf>, changes: &mut FileChanges) {
+        let known = self.by_name.get_key_value(file.name.as_str());
+        let name = known.map_or_else(|| Arc::from(file.name.as_str()), |(name, _)| Arc::clone(name));
+        let before = known.map(|(_, state)| Arc::clone(state)).unwrap_or_default();
+        let now = if file.is_file {
+            let now = Arc::clone(&before).looked_at(&directory.join(&file.name), writing);
+            self.by_name.insert(Arc::clone(&name), Arc::clone(&now));
+            now
+        } else {
+            self.by_name.remove(&name);
+            Arc::default()
+        };
+        if file.is_link || now.error.is_some() {
+            self.unsure.insert(Arc::clone(&name));
+        } else {
+            self.unsure.remove(&name);
+        }
+        if before != now {
+            changes.files.insert(name, (before, now));
+        }
+    }
+
+    /// Whether the directory at a path is the one that was read, and could be.
+    pub(crate) fn is_of(&self, directory: &Path) -> bool {
+        self.error.is_none() && self.identity.is_some() && identity(directory) == self.identity
     }
 
     /// The reason why the directory itself cannot be read.
@@ -92,10 +147,14 @@ impl Files {
         self.by_name.get(name)?.error.as_ref().map(|(reason, _)| reason.as_str())
     }
 
-    /// The paths of the files that documents refer to.
-    pub(crate) fn referenced_files(&self) -> BTreeSet<String> {
-        let documents = self.by_name.values().flat_map(|state| &state.documents);
-        documents.flat_map(|document| &document.referenced_files).cloned().collect()
+    /// A file by its name, and the name as it is shared.
+    pub(crate) fn get(&self, name: &str) -> Option<(&Arc<str>, &FileState)> {
+        self.by_name.get_key_value(name).map(|(name, state)| (name, state.as_ref()))
+    }
+
+    /// The names of all files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys()
     }
 
     /// All objects, in the order of the files' names.
@@ -127,94 +186,9 @@ impl Files {
     }
 }
 
-impl FileState {
-    fn is_at(&self, now: &FileFingerprint) -> bool {
-        self.stamp.as_ref().is_some_and(|stamp| stamp.is_still(now))
-    }
-}
-
-/// Reads a file again. A file that cannot be read keeps its documents.
-fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
-    let kept = FileState { stamp: None, ..before.as_ref().clone() };
-    let (stamp, bytes) = match read_stamped(path) {
-        Ok(read) => read,
-        Err(error) => {
-            return Arc::new(FileState { hash: None, error: Some((format!("cannot be read: {error}"), None)), ..kept });
-        }
-    };
-    let hash = Some(digest(&SHA256, &bytes).as_ref().to_vec());
-    if hash == before.hash {
-        return Arc::new(FileState { stamp, ..kept });
-    }
-    Arc::new(match parse(&bytes) {
-        Ok(documents) => {
-            let documents = documents.into_iter().map(|located| Document::from(as_written(located)));
-            FileState { stamp, hash, documents: documents.collect(), error: None }
-        }
-        Err(error) => FileState { stamp, hash, error: Some((error.to_string(), error.at())), ..kept },
-    })
-}
-
-/// Takes out what only an API server can vouch for: in a file anybody could write that an object is older than others, or
-/// had a name before them. Policies are packed, as they are most of what is kept.
-fn as_written(mut located: LocatedDocument) -> LocatedDocument {
-    if let Some(metadata) = located.value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("creationTimestamp");
-    }
-    if let Some(document) = located.value.as_object_mut() {
-        document.remove("status");
-    }
-    if matches!(kind_of(&located.value), ObjectKind::UpstreamCluster) {
-        pack_policies(&mut located.value);
-    }
-    located
-}
-
-/// A file that configures.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct ListedFile {
-    name: String,
-    /// Whether it is no link.
-    is_plain: bool,
-}
-
-/// The names of files that configure, sorted.
-pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
-    Ok(list_files(directory)?.into_iter().map(|file| file.name).collect())
-}
-
-/// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
-fn list_files(directory: &Path) -> io::Result<Vec<ListedFile>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let kind = entry.file_type();
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let configures = [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) && !name.starts_with('.');
-        let is_plain = kind.is_ok_and(|kind| kind.is_file());
-        // Follows links: a mounted volume holds nothing else.
-        if configures && (is_plain || fs::metadata(directory.join(&name)).map_or(true, |found| found.is_file())) {
-            names.push(ListedFile { name, is_plain });
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_stamped(path).map(|(_, bytes)| bytes)
-}
-
-fn read_stamped(path: &Path) -> io::Result<(Option<FileFingerprint>, Vec<u8>)> {
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path)?;
-    // Taken before the content: what changes meanwhile is seen the next time.
-    let stamp = file.metadata().ok().map(|found| FileFingerprint::read_now(&found));
-    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {
-        return Err(io::Error::other("it is larger than 16 MiB"));
-    }
-    Ok((stamp, bytes))
+/// The directory that is at a path now.
+fn identity(path: &Path) -> Option<DirectoryIdentity> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 #[cfg(test)]
@@ -222,6 +196,15 @@ mod tests {
     use super::*;
 
     const A: &str = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n";
+
+    impl Files {
+        /// Looks at all files.
+        fn after(&self, directory: &Path) -> Self {
+            let mut files = self.clone();
+            files.reread(directory, None, &ChangedPaths::default());
+            files
+        }
+    }
 
     fn names(set: &ObjectSet) -> Vec<&str> {
         set.clusters.iter().filter_map(|cluster| cluster.get("metadata")?.get("name")?.as_str()).collect()
@@ -232,27 +215,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.yaml");
         fs::write(&file, A).unwrap();
-        let good = Files::default().reread(dir.path());
+        let good = Files::default().after(dir.path());
         assert_eq!(names(&good.objects()), ["a.test"]);
         fs::write(&file, "a: [").unwrap();
-        let broken = good.reread(dir.path());
+        let broken = good.after(dir.path());
         assert_eq!(names(&broken.objects()), ["a.test"]);
         assert!(broken.objects().diagnoses[0].refused);
         fs::write(&file, A.replace("a.test", "b.test")).unwrap();
-        let mended = broken.reread(dir.path());
+        let mended = broken.after(dir.path());
         assert_eq!(names(&mended.objects()), ["b.test"]);
         assert_eq!(mended.objects().diagnoses, []);
         fs::write(dir.path().join("b.yaml"), A).unwrap();
-        let both = mended.reread(dir.path());
+        let both = mended.after(dir.path());
         assert_eq!(names(&both.objects()), ["b.test", "a.test"]);
         fs::remove_file(dir.path().join("b.yaml")).unwrap();
-        assert_eq!(names(&both.reread(dir.path()).objects()), ["b.test"]);
+        assert_eq!(names(&both.after(dir.path()).objects()), ["b.test"]);
         fs::remove_file(&file).unwrap();
-        let empty = mended.reread(dir.path());
+        let empty = mended.after(dir.path());
         assert_eq!(names(&empty.objects()), ["b.test"]);
         assert!(empty.objects().is_stale(), "an empty directory is one that is not there");
         drop(dir);
-        let gone = mended.reread(Path::new("/nowhere/at/all"));
+        let gone = mended.after(Path::new("/nowhere/at/all"));
         assert_eq!(names(&gone.objects()), ["b.test"]);
         assert!(gone.error().is_some());
     }
@@ -268,7 +251,7 @@ mod tests {
             fs::write(dir.path().join(ignored), "[").unwrap();
         }
         fs::create_dir(dir.path().join("dir.yaml")).unwrap();
-        let set = Files::default().reread(dir.path()).objects();
+        let set = Files::default().after(dir.path()).objects();
         let found: Vec<_> = set.diagnoses.iter().map(|one| (one.file.as_str(), one.refused)).collect();
         assert_eq!(found, [("b.json", false), ("d.yaml", true)]);
         assert_eq!(names(&set), ["a.test", "a.test"], "another version of a kind of ours is refused by its check");
@@ -280,7 +263,7 @@ mod tests {
         let text =
             "metadata: {name: a.test, uid: u, creationTimestamp: '2001-01-01T00:00:00Z'}\nstatus: {names: [b.test]}";
         fs::write(dir.path().join("a.yaml"), A.replace("metadata: {name: a.test}", text)).unwrap();
-        let set = Files::default().reread(dir.path()).objects();
+        let set = Files::default().after(dir.path()).objects();
         assert_eq!(set.clusters[0]["metadata"], serde_json::json!({"name": "a.test", "uid": "u"}));
         assert_eq!(set.clusters[0].get("status"), None);
     }

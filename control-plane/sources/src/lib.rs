@@ -5,8 +5,10 @@
 mod directory;
 mod documents;
 mod events;
+mod file_state;
 mod files;
 mod kubernetes;
+mod listing;
 mod merge;
 mod object_set;
 mod once;
@@ -17,7 +19,7 @@ mod spanned_value;
 mod spans;
 
 pub use directory::{DirectoryError, Watched, watch};
-pub use files::MAX_FILE;
+pub use file_state::MAX_FILE;
 pub use kubernetes::{
     Backoff, ConnectError, GatewayApiObjects, KubernetesAccess, KubernetesSets, ObjectKey, SourceHealth, StoredStatus,
     StoredStatuses, WatchOptions, WatchedKind, connect, watch_kubernetes, watch_reason,

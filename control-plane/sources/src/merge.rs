@@ -56,7 +56,7 @@ fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
         ..objects.clone()
     };
     set.diagnoses.extend(files.cluster_places.iter().chain(&files.instance_places).map(|place| FileDiagnosis {
-        file: place.file.clone(),
+        file: place.file.to_string(),
         at: Some(place.spans.find("kind")),
         message: "ignored: objects come from Kubernetes, and only GatewaySettings from files".to_owned(),
         refused: true,

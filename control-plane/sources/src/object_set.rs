@@ -33,8 +33,8 @@ pub struct ObjectSet {
     pub policies: Vec<Arc<Value>>,
     /// The places of the policies, in the same order.
     pub policy_places: Vec<Place>,
-    /// Documents that `portcullis check` judges or needs, in the files' order: those of the Gateway API, `KubernetesUpstreams`, and
-    /// namespaces.
+    /// Documents that `portcullis check` judges or needs, in the files' order: those of the Gateway API, `KubernetesUpstreams`,
+    /// namespaces and Services.
     pub others: Vec<Arc<Value>>,
     /// The places of the others, in the same order.
     pub others_places: Vec<Place>,
@@ -71,8 +71,8 @@ impl PartialEq for NoticedAt {
 /// The place of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as it was named to the source or found in its directory.
-    pub file: String,
+    /// The file, as it was named to the source or found in its directory. Documents of a file share it.
+    pub file: Arc<str>,
     /// The lines and columns in it.
     pub spans: Arc<Spans>,
 }
@@ -107,6 +107,17 @@ impl From<LocatedDocument> for Document {
     fn from(located: LocatedDocument) -> Self {
         let (kind, referenced_files) = (kind_of(&located.value), referenced_files(&located.value));
         Self { value: Arc::new(located.value), referenced_files, kind, spans: Arc::new(located.spans) }
+    }
+}
+
+impl Document {
+    /// Whether it is an `UpstreamCluster`.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.kind, ObjectKind::UpstreamCluster)
+    }
+
+    fn place(&self, file: &Arc<str>) -> Place {
+        Place { file: Arc::clone(file), spans: Arc::clone(&self.spans) }
     }
 }
 
@@ -149,19 +160,27 @@ impl ObjectSet {
         self.policies.clear();
         let refused = std::mem::take(&mut self.policy_places).into_iter().map(|place| FileDiagnosis {
             at: Some(place.spans.find("kind")),
-            file: place.file,
+            file: place.file.to_string(),
             message: "ignored: policies that are attached to objects come from Kubernetes (--policies)".to_owned(),
             refused: true,
         });
         self.diagnoses.extend(refused);
     }
 
+    /// Puts `UpstreamCluster`s of a file in the place of those that it had. All others have to come from files, in the order of names.
+    pub(crate) fn replace_clusters(&mut self, file: &Arc<str>, documents: &[Document]) {
+        let begin = self.cluster_places.partition_point(|place| place.file < *file);
+        let end = self.cluster_places.partition_point(|place| place.file <= *file);
+        self.clusters.splice(begin..end, documents.iter().map(|one| Arc::clone(&one.value)));
+        self.cluster_places.splice(begin..end, documents.iter().map(|one| one.place(file)));
+    }
+
     /// Adds a document of a file to the objects of its kind, or a diagnosis.
-    pub(crate) fn add(&mut self, file: &str, document: &Document) {
-        let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
+    pub(crate) fn add(&mut self, file: &Arc<str>, document: &Document) {
+        let place = document.place(file);
         let diagnosis = |field: &str, message, refused| {
             let at = Some(document.spans.find(field));
-            FileDiagnosis { file: file.to_owned(), at, message, refused }
+            FileDiagnosis { file: file.to_string(), at, message, refused }
         };
         match &document.kind {
             ObjectKind::UpstreamCluster => {
@@ -204,7 +223,8 @@ impl ObjectSet {
 
 /// Whether `portcullis check` judges or needs objects of a kind. No other object is kept: a Secret might be among them.
 fn is_checked(api_version: &str, kind: &str) -> bool {
-    api_version.starts_with("gateway.networking.k8s.io/") || (api_version, kind) == ("v1", "Namespace")
+    api_version.starts_with("gateway.networking.k8s.io/")
+        || matches!((api_version, kind), ("v1", "Namespace" | "Service"))
 }
 
 #[cfg(test)]

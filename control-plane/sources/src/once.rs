@@ -1,11 +1,13 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::documents::parse;
-use crate::files::{list, read};
+use crate::file_state::read;
+use crate::listing::list;
 use crate::object_set::{Document, FileDiagnosis, ObjectSet};
 
 /// Something to read objects from, once.
@@ -110,8 +112,9 @@ fn directories(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
 fn add(set: &mut ObjectSet, file: &str, bytes: &[u8]) {
     match parse(bytes) {
         Ok(documents) => {
+            let file = Arc::from(file);
             for located in documents {
-                set.add(file, &Document::from(located));
+                set.add(&file, &Document::from(located));
             }
         }
         Err(error) => {

@@ -1,11 +1,14 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::object_set::ObjectSet;
 use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
+
+use crate::files::FileChanges;
+use crate::object_set::ObjectSet;
 
 /// Most bytes of a file that is referred to, as of a Secret.
 const MAX_REFERENCED: u64 = 1024 * 1024;
@@ -23,6 +26,14 @@ impl Root {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Whether a path leads to something at or below it, or that is not known.
+    pub(crate) fn may_hold(&self, path: &Path) -> bool {
+        match (self.0.canonicalize(), path.canonicalize()) {
+            (Ok(root), Ok(path)) => path.starts_with(root),
+            _ => true,
+        }
     }
 
     /// The content of a file; `None` for any file that cannot be read, so that the reason is not revealed. Links are followed
@@ -61,7 +72,11 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
     let shared = set.clusters.iter().chain(&set.instance_settings).map(AsRef::as_ref);
     let documents = shared.chain(&set.settings);
-    set.referenced_data = referenced_data(documents.flat_map(referenced_files).collect(), Some(root));
+    let paths: BTreeSet<String> = documents.flat_map(referenced_files).collect();
+    set.referenced_data = ReferencedData::files(paths.into_iter().map(|path| {
+        let content = root.read(&path);
+        (path, content)
+    }));
     put_in_settings(set);
 }
 
@@ -71,10 +86,60 @@ pub(crate) fn put_in_settings(set: &mut ObjectSet) {
     set.settings.iter_mut().chain(of_instances).for_each(|document| resolve_settings(document, &set.referenced_data));
 }
 
-/// The files to which documents refer. Without a root there are none.
-pub(crate) fn referenced_data(paths: BTreeSet<String>, root: Option<&Root>) -> ReferencedData {
-    let Some(root) = root else { return ReferencedData::None };
-    ReferencedData::Files(paths.into_iter().map(|path| (path.clone(), root.read(&path))).collect())
+/// The files to which documents refer, as they were read last.
+#[derive(Debug, Default)]
+pub(crate) struct ReferencesRead {
+    /// The number of references to each.
+    counts: BTreeMap<String, usize>,
+    files: Arc<BTreeMap<String, Option<SecretBytes>>>,
+}
+
+impl ReferencesRead {
+    /// Takes what changed documents refer to, and referred to before. These files are read again, or all of them. Returns whether any
+    /// is another one.
+    pub(crate) fn reread(&mut self, changes: &FileChanges, root: &Root, is_all: bool) -> bool {
+        for path in changes.referenced_now() {
+            let count = self.counts.entry(path.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+        for path in changes.referenced_before() {
+            if let Some(count) = self.counts.get_mut(path) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        let gone = self.counts.extract_if(.., |_, count| *count == 0);
+        let gone: Vec<String> = gone.map(|(path, _)| path).collect();
+        let mut is_other = false;
+        for path in &gone {
+            is_other |= Arc::make_mut(&mut self.files).remove(path).is_some();
+        }
+        let named: BTreeSet<&String> =
+            if is_all { self.counts.keys().collect() } else { changes.referenced_now().collect() };
+        for path in named {
+            let content = root.read(path);
+            if self.files.get(path) != Some(&content) {
+                Arc::make_mut(&mut self.files).insert(path.clone(), content);
+                is_other = true;
+            }
+        }
+        is_other
+    }
+
+    /// The material for the documents' references.
+    pub(crate) fn data(&self) -> ReferencedData {
+        ReferencedData::Files(Arc::clone(&self.files))
+    }
+
+    /// The paths of the files after one of them, in their order; all for an empty one.
+    pub(crate) fn paths_after<'a>(&'a self, path: &str) -> impl Iterator<Item = &'a String> {
+        let range = (Bound::Excluded(path), Bound::Unbounded);
+        self.counts.range::<str, _>(range).map(|(path, _)| path)
+    }
+
+    /// Whether a file is the one that was read.
+    pub(crate) fn is_current(&self, path: &str, root: &Root) -> bool {
+        self.files.get(path) == Some(&root.read(path))
+    }
 }
 
 #[cfg(test)]

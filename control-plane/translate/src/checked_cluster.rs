@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use portcullis_api::{CLUSTER_KIND, ClaimKind, Claims, Problem, Transport, claims_of};
 use serde_json::Value;
@@ -15,15 +14,13 @@ pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 
 /// The result of a document, without the other documents.
 pub(crate) struct CheckedCluster {
-    pub(crate) claims: Claims,
+    pub(crate) claims: Arc<Claims>,
     /// The diagnosis if it gets every name that it claims.
     pub(crate) diagnosis: Arc<Diagnosis>,
     /// `None` if it is refused.
     pub(crate) emitted: Option<EmittedResources>,
     /// In the place of a chain if it is not served.
     pub(crate) reserved: Arc<Chain>,
-    /// The number of the translation that used it last. It orders nothing else.
-    pub(crate) used: AtomicU64,
 }
 
 /// Everything of an object that is served.
@@ -59,8 +56,11 @@ impl CheckedCluster {
         (emitted, Arc::new(diagnosis))
     }
 
-    /// Takes over what another version of the object has as well: an edit of policies leaves the listener as it is.
+    /// Takes over what another version of the object has as well: an edit of policies leaves the listener as it is, and the names.
     pub(crate) fn keep_allocations(&mut self, before: &Self) {
+        if self.claims == before.claims {
+            self.claims = Arc::clone(&before.claims);
+        }
         let keep = |chain: &mut Arc<Chain>, before: &Arc<Chain>| {
             if **chain == **before {
                 *chain = Arc::clone(before);
@@ -85,10 +85,10 @@ pub(crate) fn without_certificate(diagnosis: &Diagnosis) -> Arc<Diagnosis> {
 
 /// The names of a document that is translated elsewhere, without those that another object owns.
 pub(crate) fn names_alone(document: &Value, lost: &[String]) -> CheckedCluster {
-    let claims = claims_of(document);
+    let claims = Arc::new(claims_of(document));
     let diagnosis = Arc::new(Diagnosis::accepted(CLUSTER_KIND, &claims.name, Vec::new()));
     let reserved = Arc::new(Chain::reserved(&claims, lost));
-    CheckedCluster { claims, diagnosis, emitted: None, reserved, used: AtomicU64::new(0) }
+    CheckedCluster { claims, diagnosis, emitted: None, reserved }
 }
 
 /// Checks a document and emits its resources, without the names that another object owns.
@@ -99,7 +99,7 @@ pub(crate) fn translate_object(
     client_ca: Option<ClientCaCheck>,
     common: &mut CommonBytes,
 ) -> CheckedCluster {
-    let claims = claims_of(document);
+    let claims = Arc::new(claims_of(document));
     let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
     let emitted = cluster.map(|mut cluster| {
         cluster.server_names.retain(|name| !lost.contains(name));
@@ -115,5 +115,5 @@ pub(crate) fn translate_object(
     diagnosis.shadow = emitted.as_ref().and_then(|emitted| emitted.shadow.clone());
     let diagnosis = Arc::new(diagnosis);
     let reserved = Arc::new(Chain::reserved(&claims, lost));
-    CheckedCluster { claims, diagnosis, emitted, reserved, used: AtomicU64::new(0) }
+    CheckedCluster { claims, diagnosis, emitted, reserved }
 }

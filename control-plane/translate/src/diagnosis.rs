@@ -87,6 +87,11 @@ impl Diagnosis {
         }
     }
 
+    /// Every problem in `message` by its field and subject, for readers who may not read the object.
+    pub(crate) fn outline(&self) -> String {
+        self.problems.iter().map(Problem::outline).collect::<Vec<_>>().join("; ")
+    }
+
     /// An object that is served.
     pub(crate) fn accepted(kind: &str, name: &str, warnings: Vec<Problem>) -> Self {
         Self {

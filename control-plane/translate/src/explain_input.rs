@@ -2,8 +2,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use portcullis_api::{
-    Claims, Policy, Problem, ProblemCode, Settings, Transport, UpstreamClusterSpec, check_cluster, claims_of,
-    cluster_mistakes, parse_cluster, unchecked_cluster, with_profile,
+    Claims, Policy, Problem, ProblemCode, Settings, Transport, UpstreamClusterSpec, assumed_material, check_cluster,
+    check_upstream, claims_of, cluster_mistakes, parse_cluster, parse_upstream, unchecked_cluster, with_profile,
 };
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::ownership;
 use crate::policy::cluster_config;
 use crate::with_default_client_ca;
 
-/// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
+/// An `UpstreamCluster` or a `KubernetesUpstream` as the filter would judge by it, for tools that answer without a gateway.
 #[derive(Clone, Debug)]
 pub struct ExplainInput {
     /// The filter's configuration.
@@ -78,6 +78,19 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
         problems,
         ..ExplainInput::of(config, &in_effect.spec, &cluster.policies)
     })
+}
+
+/// Reads a `KubernetesUpstream` with its rules, and those of doors, for a gateway with these settings.
+///
+/// # Errors
+/// Every problem: one that is refused is served by no version of before.
+pub fn explain_upstream(document: &Value, rules: &Value, settings: &Settings) -> Result<ExplainInput, Vec<Problem>> {
+    let raw = parse_upstream(document)?;
+    let cluster = check_upstream(&raw, &assumed_material(&raw), rules, true).outcome?;
+    let config = cluster_config(&cluster, &ResourceNames::new(&settings.instance, &cluster.name), settings);
+    // All requests go to all of its servers.
+    let subsets = vec![Vec::new(); cluster.policies.len()];
+    Ok(ExplainInput { subsets, ..ExplainInput::of(config, &UpstreamClusterSpec::default(), &cluster.policies) })
 }
 
 impl ExplainInput {

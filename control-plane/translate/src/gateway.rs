@@ -5,18 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{Settings, upstream_of_key};
-use portcullis_attach::{
-    BoundRoute, Door, ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway, ServedListener,
-    UnfitPolicy,
-};
+use portcullis_attach::{ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway, UnfitPolicy};
 use serde_json::Value;
 
 use crate::backend::{
-    BackendPool, JudgedCluster, JudgedClusters, KnownPools, KnownTightenings, Passage, PoolOrigin, Pools,
-    RequestedObject, ResolvedUpstream, ServicePort, ServiceServers, Tightenings,
+    BackendPool, JudgedCluster, JudgedClusters, KnownPolicySizes, KnownPools, KnownTightenings, Passage, PoolOrigin,
+    Pools, RequestedObject, ResolvedUpstream, ServicePort, ServiceServers, Tightenings,
 };
+use crate::gateway_configs::{GatewayConfigs, GatewayPlan, requested_routes};
 use crate::gateway_secrets::GatewaySecrets;
-use crate::listener::{GatewayBackends, GatewayBudget, gateway_listeners, only_cluster};
+use crate::listener::{ConfigKey, GatewayBackends, RoomOfAll, gateway_listeners, only_cluster};
 use crate::resource::ResourceGroup;
 
 /// The input of a translation of Gateways.
@@ -58,6 +56,7 @@ pub struct GatewayTranslator {
     upstreams: CheckedDocuments<JudgedCluster, ResolvedUpstream>,
     pools: KnownPools,
     tightenings: KnownTightenings,
+    policy_sizes: KnownPolicySizes,
     unfit: BTreeMap<UnfitPolicy, String>,
     known: BTreeMap<ObjectName, KnownGateway>,
 }
@@ -66,10 +65,20 @@ pub struct GatewayTranslator {
 struct CheckedDocuments<T, S = Value>(BTreeMap<String, (Arc<S>, Arc<T>)>);
 
 struct KnownGateway {
-    served: Arc<ServedGateway>,
-    backends: OwnBackends,
+    planned: PlannedGateway,
+    /// The configurations for which there is no room, at the Gateway or among all.
+    refused: BTreeSet<ConfigKey>,
     group: ResourceGroup,
     closures: Arc<RouteClosures>,
+}
+
+/// A Gateway with all that it refers to.
+struct PlannedGateway {
+    served: Arc<ServedGateway>,
+    backends: OwnBackends,
+    plan: Arc<GatewayPlan>,
+    /// Whether all of it is what it was.
+    is_same: bool,
 }
 
 /// The part of everything that one Gateway refers to.
@@ -79,9 +88,30 @@ struct OwnBackends {
     secrets: GatewaySecrets,
 }
 
+/// Translates the Gateways of several instances, each by its own settings: the resources of each Gateway's Envoys. A server that cannot be
+/// reached has its share of connections closed.
+///
+/// Tenants make routes, policies and Gateways, and each configuration of the filter is a check of the cluster and a copy: one for which
+/// its Gateway has no room, or all of them together have none, is not made, and its routes are closed.
+pub fn translate_gateways(
+    parts: &mut [(&mut GatewayTranslator, GatewayInput<'_>)],
+) -> Vec<BTreeMap<ObjectName, ResourceGroup>> {
+    let planned: Vec<Vec<PlannedGateway>> =
+        parts.iter_mut().map(|(translator, input)| translator.plan(input)).collect();
+    let mut room = RoomOfAll::default();
+    planned.iter().flatten().for_each(|one| one.plan.want(&one.served.gateway, &mut room));
+    let refused = room.refused();
+    let parts = parts.iter_mut().zip(planned);
+    parts.map(|((translator, input), planned)| translator.make(planned, &refused, input)).collect()
+}
+
 impl GatewayTranslator {
-    /// The resources of each Gateway's Envoys. A server that cannot be reached has its share of connections closed.
+    /// Translates the Gateways of one instance, where there are no others.
     pub fn translate(&mut self, input: &GatewayInput<'_>) -> BTreeMap<ObjectName, ResourceGroup> {
+        translate_gateways(&mut [(self, *input)]).pop().unwrap_or_default()
+    }
+
+    fn plan(&mut self, input: &GatewayInput<'_>) -> Vec<PlannedGateway> {
         self.follow(input.settings);
         self.keep(input);
         let wanted: BTreeSet<&ServedBackend> =
@@ -91,16 +121,41 @@ impl GatewayTranslator {
         let requested: BTreeSet<&str> = input.gateways.iter().flat_map(|gateway| requested(gateway)).collect();
         let judge = |name: &str| Some((name.to_owned(), self.judged(name, input)?));
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
-        let tightened = self.tightened(input, &clusters);
-        let made = tightened.values().flat_map(BTreeMap::values);
-        self.unfit = made.flat_map(|one| one.unfit.clone()).collect();
-        let (none, before) = (Tightenings::new(), std::mem::take(&mut self.known));
-        let of_gateway = |gateway: &Arc<ServedGateway>| {
-            let tightened = tightened.get(&gateway.gateway).unwrap_or(&none);
-            let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened };
-            known(gateway, all, input.settings, &before)
+        let plan = |served: &Arc<ServedGateway>| {
+            let backends = OwnBackends::of(served, &pools, &clusters, input.secrets);
+            let before = self.known.get(&served.gateway).map(|known| &known.planned);
+            let before = before.filter(|known| known.served == *served && known.backends.is_same(&backends));
+            let (is_same, plan) = match before {
+                Some(known) => (true, Arc::clone(&known.plan)),
+                None => {
+                    let (clusters, secrets) = (&backends.clusters, &backends.secrets);
+                    (false, Arc::new(GatewayPlan::of(served, clusters, secrets, &mut self.policy_sizes)))
+                }
+            };
+            PlannedGateway { served: Arc::clone(served), backends, plan, is_same }
         };
-        self.known = input.gateways.iter().map(of_gateway).collect();
+        input.gateways.iter().map(plan).collect()
+    }
+
+    fn make(
+        &mut self,
+        planned: Vec<PlannedGateway>,
+        refused: &BTreeMap<ObjectName, BTreeSet<ConfigKey>>,
+        input: &GatewayInput<'_>,
+    ) -> BTreeMap<ObjectName, ResourceGroup> {
+        let configs = |one: &PlannedGateway| self.configs(one, refused.get(&one.served.gateway), input);
+        let configs: Vec<GatewayConfigs> = planned.iter().map(configs).collect();
+        self.tightenings.keep(configs.iter().map(|one| &one.tightened));
+        let made = configs.iter().flat_map(|one| one.tightened.values());
+        self.unfit = made.flat_map(|one| one.unfit.clone()).collect();
+        let mut before = std::mem::take(&mut self.known);
+        let of_gateway = |(planned, configs): (PlannedGateway, GatewayConfigs)| {
+            let before = before.remove(&planned.served.gateway);
+            (planned.served.gateway.clone(), known(planned, configs, before, input.settings))
+        };
+        self.known = planned.into_iter().zip(configs).map(of_gateway).collect();
+        drop(before);
+        self.policy_sizes.forget_unused();
         self.known.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.group))).collect()
     }
 
@@ -137,56 +192,37 @@ impl GatewayTranslator {
         RefusedClusters { connections, requests, policies: self.unfit.clone() }
     }
 
-    /// The clusters behind doors with policies, by Gateway.
-    fn tightened(&mut self, input: &GatewayInput<'_>, clusters: &JudgedClusters) -> BTreeMap<ObjectName, Tightenings> {
-        let with_policies = input.gateways.iter().filter(|gateway| !gateway.policies.is_empty());
-        let all: BTreeMap<ObjectName, Tightenings> = with_policies
-            .map(|gateway| (gateway.gateway.clone(), self.tightened_at(gateway, input, clusters)))
-            .collect();
-        self.tightenings.keep(all.values());
-        all
-    }
-
-    /// Those of a Gateway. Tenants make routes and policies, and each one is a check of the cluster and a copy of its configuration: one
-    /// for which the Gateway has no room is not made, and its routes are closed.
-    fn tightened_at(
+    /// The configurations of a Gateway. `of_all` are those for which all Gateways together have no room.
+    fn configs(
         &mut self,
-        gateway: &ServedGateway,
+        planned: &PlannedGateway,
+        of_all: Option<&BTreeSet<ConfigKey>>,
         input: &GatewayInput<'_>,
-        clusters: &JudgedClusters,
-    ) -> Tightenings {
-        let (mut tightened, mut refused) = (Tightenings::new(), BTreeSet::new());
-        let mut budget = GatewayBudget::new(gateway.addresses.len());
-        for (listener, route) in requested_routes(gateway) {
-            let Some(cluster) = only_cluster(route) else { continue };
-            let open = clusters.get(cluster).and_then(|judged| judged.open());
-            let Some((object, open)) = object_of(cluster, input).zip(open) else { continue };
-            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route, cluster);
-            let key = (cluster.to_owned(), doors);
-            if key.1.is_empty() || tightened.contains_key(&key) || refused.contains(&key) {
-                continue;
-            }
-            // It is about as large as the cluster's own.
-            let tightened_bytes = open.config_bytes.saturating_add(open.bytes_of_more_groups());
-            let has_room = match key.1.iter().any(|door| matches!(door, Door::Route(_))) {
-                true => budget.takes_tightened(&route.route.namespace, tightened_bytes),
-                false => budget.takes_config(open.config_bytes),
-            };
-            if !has_room {
-                refused.insert(key);
-                continue;
-            }
-            let policies = gateway.policies.of_doors(&key.1, cluster);
-            let made = self.tightenings.of((cluster, &key.1), policies, (&object, open), input.settings);
-            tightened.insert(key, made);
+    ) -> GatewayConfigs {
+        let PlannedGateway { served, backends, plan, .. } = planned;
+        let refused = plan.refused_with(of_all);
+        let mut tightened = Tightenings::new();
+        for ConfigKey { cluster, doors, .. } in plan.tightened(&refused) {
+            let open = backends.clusters.get(cluster).and_then(|judged| judged.open());
+            let (Some(object), Some(open)) = (object_of(cluster, input), open) else { continue };
+            tightened.entry((cluster.clone(), doors.clone())).or_insert_with(|| {
+                let policies = served.policies.of_doors(doors, cluster);
+                self.tightenings.of((cluster, doors), policies, (&object, open), input.settings)
+            });
         }
-        tightened
+        GatewayConfigs { tightened, refused }
     }
 
     /// Number of tightened clusters that are kept.
     #[cfg(test)]
     pub(crate) fn tightened_count(&self) -> usize {
         self.tightenings.count()
+    }
+
+    /// The bytes of their configurations.
+    #[cfg(test)]
+    pub(crate) fn tightened_text(&self) -> usize {
+        self.tightenings.text()
     }
 
     /// A cluster by its name, or an upstream by its key. `None` if there is none.
@@ -290,32 +326,23 @@ fn object_of(name: &str, input: &GatewayInput<'_>) -> Option<RequestedObject> {
 
 /// The clusters and upstreams to which requests are sent.
 fn requested(gateway: &ServedGateway) -> impl Iterator<Item = &str> {
-    requested_routes(gateway).filter_map(|(_, route)| only_cluster(route))
-}
-
-/// The routes for requests, each for every of its host names.
-fn requested_routes(gateway: &ServedGateway) -> impl Iterator<Item = (&ServedListener, &BoundRoute)> {
-    let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
-        ListenerRole::Terminate { routes, .. } => Some((listener, routes)),
-        ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => None,
-    });
-    tables.flat_map(|(listener, table)| table.routes.values().map(move |route| (listener, route)))
+    requested_routes(gateway).filter_map(only_cluster)
 }
 
 impl OwnBackends {
-    fn of(served: &ServedGateway, all: GatewayBackends<'_>) -> Self {
-        let pool = |one: &ServedBackend| Some((one.clone(), Arc::clone(all.pools.get(one)?)));
-        let cluster = |name: &str| Some((name.to_owned(), Arc::clone(all.clusters.get(name)?)));
+    fn of(served: &ServedGateway, pools: &Pools, clusters: &JudgedClusters, secrets: &GatewaySecrets) -> Self {
+        let pool = |one: &ServedBackend| Some((one.clone(), Arc::clone(pools.get(one)?)));
+        let cluster = |name: &str| Some((name.to_owned(), Arc::clone(clusters.get(name)?)));
         let certificates = served.listeners.iter().flat_map(|listener| match &listener.role {
             ListenerRole::Terminate { certificates, .. } => certificates.as_slice(),
             ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => &[],
         });
-        let secret = |name: &ObjectName| Some((name.clone(), Arc::clone(all.secrets.serving.get(name)?)));
+        let secret = |name: &ObjectName| Some((name.clone(), Arc::clone(secrets.serving.get(name)?)));
         let authorities = served.listeners.iter().flat_map(|listener| match &listener.role {
             ListenerRole::Terminate { client_ca: Some(client_ca), .. } => client_ca.config_maps.as_slice(),
             _ => &[],
         });
-        let authority = |name: &ObjectName| Some((name.clone(), Arc::clone(all.secrets.client_authorities.get(name)?)));
+        let authority = |name: &ObjectName| Some((name.clone(), Arc::clone(secrets.client_authorities.get(name)?)));
         Self {
             pools: served.passed_on_backends().filter_map(pool).collect(),
             clusters: requested(served).filter_map(cluster).collect(),
@@ -339,28 +366,29 @@ fn are_same<K: PartialEq, V>(one: &BTreeMap<K, Arc<V>>, other: &BTreeMap<K, Arc<
 }
 
 fn known(
-    served: &Arc<ServedGateway>,
-    all: GatewayBackends<'_>,
+    planned: PlannedGateway,
+    configs: GatewayConfigs,
+    before: Option<KnownGateway>,
     settings: &Settings,
-    before: &BTreeMap<ObjectName, KnownGateway>,
-) -> (ObjectName, KnownGateway) {
-    let backends = OwnBackends::of(served, all);
-    let is_same = |known: &&KnownGateway| known.served == *served && known.backends.is_same(&backends);
-    let (group, closures) = match before.get(&served.gateway).filter(is_same) {
-        Some(known) => (Arc::clone(&known.group), Arc::clone(&known.closures)),
-        None => group(served, &backends, all.tightened, settings),
+) -> KnownGateway {
+    let same = before.filter(|known| planned.is_same && known.refused == configs.refused);
+    let (group, closures) = match same {
+        Some(known) => (known.group, known.closures),
+        None => group(&planned.served, &planned.backends, &configs, settings),
     };
-    (served.gateway.clone(), KnownGateway { served: Arc::clone(served), backends, group, closures })
+    KnownGateway { planned, refused: configs.refused, group, closures }
 }
 
-/// The tightened clusters depend on the Gateway's policies and on the clusters alone, so that they are no part of what is compared.
+/// The configurations depend on the Gateway's policies, on the clusters and on what is refused, so that they are no part of what is
+/// compared.
 fn group(
     served: &ServedGateway,
     own: &OwnBackends,
-    tightened: &Tightenings,
+    GatewayConfigs { tightened, refused }: &GatewayConfigs,
     settings: &Settings,
 ) -> (ResourceGroup, Arc<RouteClosures>) {
-    let backends = GatewayBackends { pools: &own.pools, clusters: &own.clusters, secrets: &own.secrets, tightened };
+    let (pools, clusters, secrets) = (&own.pools, &own.clusters, &own.secrets);
+    let backends = GatewayBackends { pools, clusters, secrets, tightened, refused };
     let listeners = gateway_listeners(served, backends, settings);
     let is_used = |(name, _): &(&String, &Arc<JudgedCluster>)| listeners.clusters.contains(*name);
     let clusters = own.clusters.iter().filter(is_used).filter_map(|(_, cluster)| cluster.open());

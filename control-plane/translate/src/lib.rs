@@ -6,14 +6,17 @@
 
 mod backend;
 mod checked_cluster;
+mod checked_documents;
 mod cluster;
 mod diagnosis;
 mod document_parts;
 mod explain_input;
 mod filter_build;
 mod gateway;
+mod gateway_configs;
 mod gateway_secrets;
 mod generation;
+mod last_translation;
 mod listener;
 mod names;
 mod ownership;
@@ -42,13 +45,13 @@ pub use backend::{NO_REQUESTS, ResolvedUpstream, ServicePort, ServiceServers, pa
 pub use checked_cluster::ClientCaCheck;
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use document_parts::{PartedTranslation, Parts};
-pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
+pub use explain_input::{ExplainInput, explain_gateway, explain_input, explain_upstream, lost_names};
 pub use filter_build::{FilterBuild, UnknownBuild};
-pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters};
+pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters, translate_gateways};
 pub use gateway_secrets::GatewaySecrets;
 pub use generation::{cluster_word, object_word};
 pub use listener::only_cluster;
-pub use names::ResourceNames;
+pub use names::{ResourceNames, place_of_routes};
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
 pub use route::misdirected_routes;

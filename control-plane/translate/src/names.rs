@@ -44,6 +44,11 @@ impl ResourceNames {
         Self { prefix: format!("{instance}/{}/{}", object.namespace, object.name), generation: None }
     }
 
+    /// The name of the routes at a listener of a Gateway to a cluster, or to an upstream by its key.
+    pub(crate) fn routes_at(&self, listener: &str, cluster: &str) -> String {
+        self.part(&format!("{listener}/{cluster}/{}", parts::ROUTES))
+    }
+
     fn marked(&self, name: String) -> String {
         match &self.generation {
             Some(generation) => format!("{name}{GENERATION_MARK}{}", generation.short()),
@@ -118,6 +123,12 @@ impl ResourceNames {
     }
 }
 
+/// The listener of a Gateway with routes, and the cluster to which they lead, or the key of the upstream, in their name; `None` of another
+/// name.
+pub fn place_of_routes(name: &str) -> Option<(&str, &str)> {
+    name.strip_suffix(parts::ROUTES)?.strip_suffix('/')?.splitn(4, '/').nth(3)?.split_once('/')
+}
+
 /// A name for statistics, where a dot would part it. Names of ours hold no `_`, so that no two become equal.
 pub(crate) fn stat_name(name: &str) -> String {
     name.replace('.', "_")
@@ -144,6 +155,7 @@ pub(crate) mod parts {
     pub(crate) const TUNNELLED_LISTENER: &str = "tunnelled-listener";
     pub(crate) const COLLECTOR: &str = "collector";
     pub(crate) const COLLECTOR_CA: &str = "collector-ca";
+    pub(crate) const UNRESOLVED: &str = "unresolved";
     pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";
     pub(crate) const OTHER_ADDRESSES: &str = "other-addresses";
     pub(crate) const OTHER_ADDRESSES_AT_VIRTUAL_IPS: &str = "other-addresses-at-virtual-ips";

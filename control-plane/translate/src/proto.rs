@@ -1,6 +1,6 @@
 //! Short forms of messages that occur everywhere.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
@@ -8,6 +8,7 @@ use envoy_types::pb::envoy::config::core::v3::{
     Address, AggregatedConfigSource, ApiVersion, ConfigSource, DataSource, HeaderValue, HeaderValueOption,
     SocketAddress, TypedExtensionConfig, address, data_source, header_value_option::HeaderAppendAction, socket_address,
 };
+use envoy_types::pb::envoy::config::listener::v3::AdditionalAddress;
 use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::SdsSecretConfig;
 use envoy_types::pb::google::protobuf::{self, Any, BoolValue, StringValue, UInt32Value};
@@ -72,6 +73,13 @@ pub(crate) fn socket(ip: &str, port: u16) -> Address {
 
 pub(crate) fn ip_socket(ip: IpAddr, port: u16) -> Address {
     socket(&ip.to_string(), port)
+}
+
+/// The address of a listener, which is the first of these, and its additional ones.
+pub(crate) fn ip_sockets(addresses: &[SocketAddr]) -> (Option<Address>, Vec<AdditionalAddress>) {
+    let mut all = addresses.iter().map(|address| ip_socket(address.ip(), address.port()));
+    let additional = |address| AdditionalAddress { address: Some(address), ..Default::default() };
+    (all.next(), all.map(additional).collect())
 }
 
 pub(crate) fn header(key: &str, value: &str) -> HeaderValueOption {

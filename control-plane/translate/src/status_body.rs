@@ -7,6 +7,9 @@ pub const UNKNOWN_NAME: &str =
 /// Message of the answer to plain HTTP at a Gateway.
 pub(crate) const PLAIN_HTTP: &str = "nothing is served over plain HTTP";
 
+/// Message of the answer to a request of a route without a backend that can be used. Clients read it, who need not be able to read the route.
+pub(crate) const UNRESOLVED: &str = "the route's backends cannot be used; its conditions have the reason";
+
 /// A Kubernetes `Status` of a failure. `code` may be an access-log command (`%RESPONSE_CODE%`), which a format
 /// substitutes; hence text and not a `Value`.
 fn status(message: &str, reason: &str, details: &str, code: &str) -> String {

@@ -1,33 +1,32 @@
 //! Repeated translation: checks each document, emits its resources, decides who owns a name, and collects the filter chains of
 //! all objects in the listeners.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use portcullis_api::{Claims, Settings, WildcardSubdomains};
 use serde_json::Value;
 
-use crate::checked_cluster::{CheckedCluster, ClientCaCheck, names_alone, translate_object, without_certificate};
+use crate::checked_cluster::{CheckedCluster, ClientCaCheck, names_alone, translate_object};
+use crate::checked_documents::CheckedDocuments;
 use crate::document_parts::{PartedTranslation, Parts};
 use crate::filter_build::FilterBuild;
+use crate::last_translation::{KnownDocument, LastTranslation, ServedPart, put};
 use crate::listener::{self, Chain, CommonBytes};
 use crate::ownership::LostName;
 use crate::resource::{Resource, ResourceGroup};
 use crate::{Input, Translation, cluster, ownership, secrets};
 
-/// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
+/// Translates repeatedly, and keeps the last outcome and the result of each document: an edit of one costs the work of one.
 ///
 /// The output depends on the input alone, not on earlier translations. The cache holds the documents, and with them their keys.
 #[derive(Default)]
 pub struct Translator {
     /// The settings and the build of every cached translation.
     basis: Option<(Settings, FilterBuild)>,
-    /// By `metadata.name`: several if objects have equal names, and the previous version of one.
-    known: HashMap<String, Vec<CachedTranslation>>,
-    /// The documents of the last translation and their results, in its order: one that is still in its place costs a comparison of
-    /// addresses.
-    last: Vec<KnownDocument>,
+    known: CheckedDocuments,
+    /// The last translation. A document that is still in its place costs a comparison of addresses.
+    last: LastTranslation,
     /// The last translation that had other documents than the one before it.
     changed: u64,
     /// The clusters of the gateway itself, and what they refer to.
@@ -47,25 +46,9 @@ pub struct Translator {
     client_ca_check: Option<ClientCaCheck>,
 }
 
-/// A document of the last translation.
-struct KnownDocument {
-    document: Arc<Value>,
-    /// Whether it has its names alone.
-    is_foreign: bool,
-    checked: Arc<CheckedCluster>,
-}
-
-struct CachedTranslation {
-    document: Arc<Value>,
-    is_foreign: bool,
-    checked: Arc<CheckedCluster>,
-    /// Names that it claims and does not get.
-    lost: Vec<String>,
-}
-
 /// The names that the objects do not get, as long as all claim what they claimed.
 struct KnownConflicts {
-    checked: Vec<Arc<CheckedCluster>>,
+    claims: Vec<Arc<Claims>>,
     lost: Arc<Vec<Vec<LostName>>>,
     /// The translation that used it last.
     used: u64,
@@ -101,34 +84,31 @@ impl Translator {
     /// in it would cover them. Only the first part has the default certificate: an object that needs it is refused in the others.
     pub fn translate_parts(&mut self, input: &Input<'_>, parts: &Parts<'_>) -> PartedTranslation {
         self.begin(input);
-        let checked = self.checked_all(input, parts);
-        let conflicts = self.lost(&checked, input.settings.wildcard_subdomains);
-        let mut translation = PartedTranslation::default();
-        let count = parts.count.max(1);
-        let mut chains = vec![Vec::with_capacity(checked.len()); count];
-        translation.groups.resize_with(count, Vec::new);
-        let documents = input.clusters.iter().zip(&checked).zip(conflicts.iter());
-        for (index, ((document, one), lost)) in documents.enumerate() {
-            let one = &self.without((document, parts.is_foreign(index)), one, lost, input);
-            let (emitted, diagnosis) = one.served_part(lost);
-            let is_by_default = emitted.is_some_and(|emitted| emitted.is_by_default);
-            for (part, (groups, chains)) in translation.groups.iter_mut().zip(&mut chains).enumerate() {
-                match emitted.filter(|_| parts.has(part, index) && (part == 0 || !is_by_default)) {
-                    Some(emitted) => {
-                        groups.push(Arc::clone(&emitted.resources));
-                        chains.push(Arc::clone(&emitted.chain));
-                    }
-                    None => chains.push(Arc::clone(&one.reserved)),
-                }
-            }
-            let is_refused = is_by_default && parts.has_others_alone(index);
-            translation.diagnoses.push(if is_refused { without_certificate(&diagnosis) } else { diagnosis });
+        // Taken, so that after a failure on the way everything is made anew.
+        let mut last = std::mem::take(&mut self.last);
+        let mut changed = self.follow(&mut last, input, parts);
+        let lost = self.lost(&last.documents, input.settings.wildcard_subdomains);
+        changed.extend(last.follow_lost(&lost));
+        for index in changed {
+            let (Some(known), Some(lost)) = (last.documents.get_mut(index), lost.get(index)) else { continue };
+            let served = self.served(known, lost, input);
+            last.put(index, &served, lost, parts);
         }
-        for (part, (groups, chains)) in translation.groups.iter_mut().zip(chains).enumerate() {
-            groups.push(self.own_group(input.settings, chains, part == 0));
-        }
+        let own = |(part, served): (usize, &ServedPart)| {
+            let own = self.own_group(input.settings, &served.chains, part == 0);
+            served.groups.values().cloned().chain([own]).collect()
+        };
+        let groups = last.parts.iter().enumerate().map(own).collect();
+        let diagnoses = last.diagnoses.clone();
+        self.last = last;
         self.forget();
-        translation
+        PartedTranslation { groups, diagnoses }
+    }
+
+    /// The number of results that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.known.count()
     }
 
     fn begin(&mut self, input: &Input<'_>) {
@@ -147,47 +127,42 @@ impl Translator {
         self.sequence += 1;
     }
 
-    /// The result of every document, each without the others.
-    fn checked_all(&mut self, input: &Input<'_>, parts: &Parts<'_>) -> Vec<Arc<CheckedCluster>> {
-        let mut is_other = self.last.len() != input.clusters.len();
-        let mut checked = Vec::with_capacity(input.clusters.len());
-        for (index, document) in input.clusters.iter().enumerate() {
-            let is_foreign = parts.is_foreign(index);
-            let is_same =
-                |known: &&KnownDocument| known.is_foreign == is_foreign && Arc::ptr_eq(&known.document, document);
-            let Some(last) = self.last.get(index).filter(is_same) else {
-                is_other = true;
-                checked.push(self.checked((document, is_foreign), &[], input));
-                continue;
-            };
-            last.checked.used.store(self.sequence, Ordering::Relaxed);
-            checked.push(Arc::clone(&last.checked));
-        }
-        if is_other {
+    /// Takes the documents. Returns the places of those whose outcome may be another one for that.
+    fn follow(&mut self, last: &mut LastTranslation, input: &Input<'_>, parts: &Parts<'_>) -> BTreeSet<usize> {
+        let (changed, dropped) = last.follow(input.clusters, parts);
+        if !changed.is_empty() || !dropped.is_empty() {
             self.changed = self.sequence;
-            let known = |(index, (document, checked)): (usize, (&Arc<Value>, &Arc<CheckedCluster>))| KnownDocument {
-                document: Arc::clone(document),
-                is_foreign: parts.is_foreign(index),
-                checked: Arc::clone(checked),
-            };
-            self.last = input.clusters.iter().zip(&checked).enumerate().map(known).collect();
         }
-        checked
+        dropped.iter().for_each(|one| self.leave(one));
+        for index in &changed {
+            let (Some(document), is_foreign) = (input.clusters.get(*index), parts.is_foreign(*index)) else { continue };
+            if !last.has(*index, document, is_foreign) {
+                let checked = self.checked((document, is_foreign), &[], input);
+                let known = KnownDocument::new(*index, document, parts, checked);
+                put(&mut last.documents, *index, known).iter().for_each(|before| self.leave(before));
+            }
+        }
+        changed
+    }
+
+    fn leave(&mut self, known: &KnownDocument) {
+        for result in [&known.checked, &known.served] {
+            self.known.leave(&known.document, result, self.sequence);
+        }
     }
 
     /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
-    fn without(
-        &mut self,
-        document: (&Arc<Value>, bool),
-        one: &Arc<CheckedCluster>,
-        lost: &[LostName],
-        input: &Input<'_>,
-    ) -> Arc<CheckedCluster> {
-        if lost.is_empty() {
-            return Arc::clone(one);
+    fn served(&mut self, known: &mut KnownDocument, lost: &[LostName], input: &Input<'_>) -> Arc<CheckedCluster> {
+        let names: Vec<_> = lost.iter().map(|lost| lost.name.clone()).collect();
+        let served = match names.as_slice() {
+            [] => Arc::clone(&known.checked),
+            names => self.checked((&known.document, known.is_foreign), names, input),
+        };
+        let before = std::mem::replace(&mut known.served, Arc::clone(&served));
+        if !Arc::ptr_eq(&before, &served) {
+            self.known.leave(&known.document, &before, self.sequence);
         }
-        let lost: Vec<_> = lost.iter().map(|lost| lost.name.clone()).collect();
-        self.checked(document, &lost, input)
+        served
     }
 
     /// The cached result of a document, or a new one. A foreign one has its names alone.
@@ -198,45 +173,19 @@ impl Translator {
         input: &Input<'_>,
     ) -> Arc<CheckedCluster> {
         let (check, common) = (self.client_ca_check, &mut self.common);
-        let mut make = || match is_foreign {
+        self.known.checked((document, is_foreign), lost, self.sequence, || match is_foreign {
             true => names_alone(document, lost),
             false => translate_object(document, lost, input, check, common),
-        };
-        let name = document.get("metadata").and_then(|metadata| metadata.get("name")?.as_str()).unwrap_or_default();
-        if !self.known.contains_key(name) {
-            self.known.insert(name.to_owned(), Vec::new());
-        }
-        let Some(known) = self.known.get_mut(name) else { return Arc::new(make()) };
-        let same = |one: &&mut CachedTranslation| {
-            one.is_foreign == is_foreign
-                && one.lost == lost
-                && (Arc::ptr_eq(&one.document, document) || one.document == *document)
-        };
-        if let Some(one) = known.iter_mut().find(same) {
-            one.checked.used.store(self.sequence, Ordering::Relaxed);
-            // A source that reads anew has equal documents in other places.
-            one.document = Arc::clone(document);
-            return Arc::clone(&one.checked);
-        }
-        let mut checked = make();
-        known.iter().for_each(|before| checked.keep_allocations(&before.checked));
-        checked.used = AtomicU64::new(self.sequence);
-        let checked = Arc::new(checked);
-        let (document, lost) = (Arc::clone(document), lost.to_vec());
-        known.push(CachedTranslation { document, is_foreign, checked: Arc::clone(&checked), lost });
-        checked
+        })
     }
 
-    /// Drops cached results that the last two translations did not use. A refused version and the accepted one before it are
-    /// translated one after the other, so both stay.
+    /// Drops what the last two translations did not use. A refused version and the accepted one before it are translated one after
+    /// the other, so both stay.
     fn forget(&mut self) {
         let sequence = self.sequence;
+        self.known.forget(sequence);
         // Two translations after the last change nothing is left to be dropped.
         if self.changed + 2 >= sequence {
-            self.known.retain(|_, known| {
-                known.retain(|one| one.checked.used.load(Ordering::Relaxed) + 1 >= sequence);
-                !known.is_empty()
-            });
             self.common.forget();
         }
         self.own_groups.retain(|one| one.used + 1 >= sequence);
@@ -244,35 +193,35 @@ impl Translator {
     }
 
     /// For each object, the names that it claims and does not own.
-    fn lost(&mut self, checked: &[Arc<CheckedCluster>], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
+    fn lost(&mut self, documents: &[KnownDocument], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
         let used = self.sequence;
-        if let Some(known) = self.conflicts.iter_mut().find(|known| known.is_of(checked)) {
+        if let Some(known) = self.conflicts.iter_mut().find(|known| known.is_of(documents)) {
             known.used = used;
-            if !known.checked.iter().map(Arc::as_ptr).eq(checked.iter().map(Arc::as_ptr)) {
-                known.checked = checked.to_vec();
-            }
+            known.keep_allocations_of(documents);
             return Arc::clone(&known.lost);
         }
-        let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
+        let claims: Vec<&Claims> = documents.iter().map(|one| one.claims.as_ref()).collect();
         let lost = Arc::new(ownership::conflicts(&claims, below));
-        self.conflicts.push(KnownConflicts { checked: checked.to_vec(), lost: Arc::clone(&lost), used });
+        let claims = documents.iter().map(|one| Arc::clone(&one.claims)).collect();
+        self.conflicts.push(KnownConflicts { claims, lost: Arc::clone(&lost), used });
         lost
     }
 
     /// The resources of the gateway itself.
-    fn own_group(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>, is_first: bool) -> ResourceGroup {
+    fn own_group(&mut self, settings: &Settings, chains: &[Arc<Chain>], is_first: bool) -> ResourceGroup {
         let used = self.sequence;
-        let is_of = |known: &&mut OwnGroup| known.is_first == is_first && known.is_of(&chains);
+        let is_of = |known: &&mut OwnGroup| known.is_first == is_first && known.is_of(chains);
         if let Some(known) = self.own_groups.iter_mut().find(is_of) {
             known.used = used;
             return Arc::clone(&known.group);
         }
-        let listeners = self.listeners(if is_first { settings } else { &self.part_settings }, &chains);
+        let listeners = self.listeners(if is_first { settings } else { &self.part_settings }, chains);
         let certificate = self.default_certificate.iter().filter(|_| is_first);
         let all = certificate.chain(&self.own_resources).chain(&listeners);
         let is_same = |known: &&OwnGroup| known.group.iter().map(Arc::as_ptr).eq(all.clone().map(Arc::as_ptr));
         let known = self.own_groups.iter().find(is_same).map(|known| Arc::clone(&known.group));
         let group: ResourceGroup = known.unwrap_or_else(|| all.cloned().collect());
+        let chains = chains.to_vec();
         self.own_groups.push(OwnGroup { is_first, chains, listeners, group: Arc::clone(&group), used });
         group
     }
@@ -287,11 +236,16 @@ impl Translator {
 
 impl KnownConflicts {
     /// Whether these objects claim the same.
-    fn is_of(&self, checked: &[Arc<CheckedCluster>]) -> bool {
-        let claims_same = |(one, other): (&Arc<CheckedCluster>, &Arc<CheckedCluster>)| {
-            Arc::ptr_eq(one, other) || one.claims == other.claims
-        };
-        checked.len() == self.checked.len() && checked.iter().zip(&self.checked).all(claims_same)
+    fn is_of(&self, documents: &[KnownDocument]) -> bool {
+        let claims_same =
+            |(known, one): (&Arc<Claims>, &KnownDocument)| Arc::ptr_eq(known, &one.claims) || *known == one.claims;
+        documents.len() == self.claims.len() && self.claims.iter().zip(documents).all(claims_same)
+    }
+
+    /// Takes over the allocations of the same claims, so that they are not read again.
+    fn keep_allocations_of(&mut self, documents: &[KnownDocument]) {
+        let others = self.claims.iter_mut().zip(documents).filter(|(known, one)| !Arc::ptr_eq(known, &one.claims));
+        others.for_each(|(known, one)| *known = Arc::clone(&one.claims));
     }
 }
 

@@ -30,6 +30,16 @@ pub struct Limits {
     pub introduction: usize,
     /// Bytes of a message afterwards.
     pub message: usize,
+    /// Bytes of large messages, those above 64 KiB, that come and are not decoded yet, of one peer.
+    pub receiving: usize,
+    /// The same of one instance, or of the Gateways of one namespace.
+    pub receiving_per_instance: usize,
+    /// The same of all network peers together.
+    pub receiving_of_all: usize,
+    /// How long a large message may take from its beginning to its end.
+    pub message_time: Duration,
+    /// Bytes of a stream of health reports before its node is let in.
+    pub health_introduction: usize,
     /// Bytes of a health report.
     pub report: usize,
     /// Bytes of a message of a gateway's report about itself.
@@ -50,7 +60,13 @@ pub struct Limits {
     pub name_bytes: usize,
     /// Bytes of responses that a peer has not read yet. One that is larger goes alone.
     pub unread: usize,
-    /// How long a response may stay without an answer.
+    /// How long a response may stay unread, beyond the time by `reading_rate`. Envoy reads no response while its main thread handles
+    /// another one, which takes some seconds with thousands of clusters.
+    pub reading: Duration,
+    /// Bytes a second that a peer reads at least.
+    pub reading_rate: usize,
+    /// How long a response that was read may stay without an answer. Envoy answers clusters when they are warm, with the first health
+    /// check of each server, which may take five minutes (`healthCheck.timeout`).
     pub answer: Duration,
     /// Time that a peer's requests may take of this process in a burst; a quarter of the time that passes makes up for it.
     pub work: Duration,
@@ -90,6 +106,11 @@ impl Default for Limits {
             idle: Duration::from_secs(10),
             introduction: 8 << 20,
             message: 16 << 20,
+            receiving: 16 << 20,
+            receiving_per_instance: 32 << 20,
+            receiving_of_all: 256 << 20,
+            message_time: Duration::from_secs(30),
+            health_introduction: 256 << 10,
             report: 8 << 20,
             activity: 1 << 20,
             report_pause: Duration::from_secs(1),
@@ -100,7 +121,9 @@ impl Default for Limits {
             names: 100_000,
             name_bytes: 32 << 20,
             unread: 32 << 20,
-            answer: Duration::from_secs(120),
+            reading: Duration::from_secs(60),
+            reading_rate: 1 << 20,
+            answer: Duration::from_secs(600),
             work: Duration::from_secs(5),
             instances: 100,
             connections_per_instance: 128,
@@ -137,6 +160,8 @@ pub enum Rejection {
     Message,
     /// Too many names, or names that are too long.
     Names,
+    /// A response was not read in time.
+    Unread,
     /// A response stayed without an answer.
     AckState,
     /// A peer says to be a node that it may not be.
@@ -147,7 +172,7 @@ pub enum Rejection {
 
 impl Rejection {
     /// The words of all of them.
-    pub const LABELS: [&'static str; 12] = [
+    pub const LABELS: [&'static str; 13] = [
         Self::Handshakes.label(),
         Self::HandshakeTime.label(),
         Self::HandshakeFailed.label(),
@@ -157,6 +182,7 @@ impl Rejection {
         Self::Exchanges.label(),
         Self::Message.label(),
         Self::Names.label(),
+        Self::Unread.label(),
         Self::AckState.label(),
         Self::Node.label(),
         Self::Frozen.label(),
@@ -174,6 +200,7 @@ impl Rejection {
             Self::Exchanges => "exchanges",
             Self::Message => "message",
             Self::Names => "names",
+            Self::Unread => "unread",
             Self::AckState => "answer",
             Self::Node => "node",
             Self::Frozen => "frozen",

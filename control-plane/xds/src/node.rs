@@ -8,6 +8,7 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use portcullis_api::status::GatewayProgress;
 
 use crate::membership::Membership;
+use crate::node_name::node_name;
 
 /// A node's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,11 @@ impl Views for OneView {
 const MAX_TEXT: usize = 1_024;
 
 impl NodeInfo {
+    /// Its name: what is kept of it is kept under this name ([`crate::Registry::view_progress`]).
+    pub fn name(&self) -> String {
+        node_name(&self.membership, &self.id)
+    }
+
     pub(crate) fn of(node: &Node, membership: Membership) -> Self {
         let envoy = match &node.user_agent_version_type {
             Some(UserAgentVersionType::UserAgentBuildVersion(build)) => {

@@ -48,6 +48,14 @@ impl Peer {
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
     }
 
+    /// Whether nodes share it whose names are not known before.
+    pub(crate) fn is_of_many(&self) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Certificate(names) => names.iter().any(|name| name.starts_with("*.")),
+        }
+    }
+
     /// The Gateways and instances that a node of this peer may belong to.
     pub(crate) fn membership(&self) -> Membership {
         match self {

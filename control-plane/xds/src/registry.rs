@@ -1,12 +1,14 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::delta::DeltaStream;
+use crate::changed_names::ChangedNames;
 use crate::delta::TypeStatus;
+use crate::lock::lock;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
-use crate::node::{Refused, RejectedNode, View, combined};
+use crate::node::{Refused, RejectedNode, View};
 use crate::node_name::node_owner;
+use crate::open_streams::{OpenStream, OpenStreams, SharedStream, add};
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
 
@@ -42,9 +44,6 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// A stream that its task and the registry share.
-pub(crate) type SharedStream = Arc<Mutex<DeltaStream>>;
-
 #[derive(Default)]
 struct Streams {
     next: u64,
@@ -53,14 +52,32 @@ struct Streams {
     disconnected: BTreeMap<String, NodeStatus>,
     /// By name and peer.
     rejected_nodes: BTreeMap<(String, String), RejectedNode>,
+    /// Changes beside the events of open streams.
+    changes: RegistryChanges,
 }
 
-#[derive(Clone)]
-struct OpenStream {
-    /// The name of its node.
-    name: String,
-    stream: SharedStream,
-    view: View,
+/// Changes since they were taken last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistryChanges {
+    /// Whether anything may be otherwise.
+    pub is_any: bool,
+    /// The owners with which a node's progress may be another one.
+    pub owners: ChangedNames,
+    /// The views with all of whose owners it may be.
+    pub views: BTreeSet<View>,
+}
+
+impl RegistryChanges {
+    /// Adds the owners with which the progress of a node of a view may be another one: it has none with those of other views.
+    fn add(&mut self, view: &View, owners: ChangedNames) {
+        self.is_any = true;
+        match owners {
+            ChangedNames::All => {
+                self.views.insert(view.clone());
+            }
+            named @ ChangedNames::Named(_) => self.owners.extend(named),
+        }
+    }
 }
 
 /// The number of rejected nodes that are remembered and belong to no instance and no Gateway, and of those of one owner.
@@ -118,40 +135,55 @@ impl Registry {
         nodes
     }
 
-    /// The progress of every connected node with one owner's resources in `snapshot`. Empty if the snapshot holds none of them.
-    pub fn progress(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, GatewayProgress> {
-        let open = self.open_streams(&lock(&self.streams));
-        let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
-        for OpenStream { name, stream, view } in open {
-            let stream = lock(&stream);
-            let Some(snapshot) = snapshot.view(&view) else { continue };
-            let Some(progress) = stream.progress(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
-                continue;
-            };
-            let known = progresses.remove(&name);
-            let progress = known.map_or(progress.clone(), |known| combined(known, progress));
-            progresses.insert(name, progress);
-        }
-        progresses
+    /// The streams that are open now.
+    pub fn streams(&self) -> OpenStreams {
+        let mut open = self.open_streams(&lock(&self.streams));
+        open.sort_by(|one, other| one.view.cmp(&other.view));
+        OpenStreams(open)
     }
 
     /// The progress of every connected node of a view with all of that view in `snapshot`.
     pub fn view_progress(&self, snapshot: &Snapshot, view: &View) -> BTreeMap<String, GatewayProgress> {
+        self.progress_of_views(snapshot, |one| one == view).remove(view).unwrap_or_default()
+    }
+
+    /// The same of all views that are meant.
+    pub fn progress_of_views(
+        &self,
+        snapshot: &Snapshot,
+        is_meant: impl Fn(&View) -> bool,
+    ) -> BTreeMap<View, BTreeMap<String, GatewayProgress>> {
         let open = self.open_streams(&lock(&self.streams));
-        let Some(snapshot) = snapshot.view(view) else { return BTreeMap::new() };
-        let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
-        for OpenStream { name, stream, .. } in open.into_iter().filter(|one| one.view == *view) {
-            let stream = lock(&stream);
+        let mut views: BTreeMap<View, BTreeMap<String, GatewayProgress>> = BTreeMap::new();
+        for OpenStream { name, stream, view } in open.into_iter().filter(|one| is_meant(&one.view)) {
+            let (Some(snapshot), stream) = (snapshot.view(&view), lock(&stream)) else { continue };
             // A stream without a node id is no node yet.
-            if stream.node().is_empty() {
-                continue;
+            if !stream.node().is_empty() {
+                add(views.entry(view).or_default(), name, stream.progress_with_all(snapshot));
             }
-            let progress = stream.progress_with_all(snapshot);
-            let known = progresses.remove(&name);
-            let progress = known.map_or(progress.clone(), |known| combined(known, progress));
-            progresses.insert(name, progress);
         }
-        progresses
+        views
+    }
+
+    /// The changes since this was asked last, of its one reader. Asked before all else: a later change is one of the next time.
+    pub fn take_changes(&self) -> RegistryChanges {
+        let (open, mut changes) = {
+            let mut streams = lock(&self.streams);
+            (self.open_streams(&streams), std::mem::take(&mut streams.changes))
+        };
+        let of_streams = open.iter().filter_map(|one| Some((&one.view, lock(&one.stream).take_changed()?)));
+        of_streams.for_each(|(view, owners)| changes.add(view, owners));
+        changes
+    }
+
+    /// The open streams of a node and the numbers of their events: as long as they are the same, so is the node's progress in the same
+    /// snapshot.
+    pub(crate) fn revisions(&self, name: &str) -> Vec<(u64, u64)> {
+        let streams = lock(&self.streams);
+        let of_node = streams.open.iter().filter(|(_, one)| one.name == name).map(|(id, one)| (*id, one.clone()));
+        let of_node: Vec<_> = of_node.collect();
+        drop(streams);
+        of_node.into_iter().map(|(id, one)| (id, lock(&one.stream).revision())).collect()
     }
 
     /// The progress of one connected node with every owner's resources. Empty if it is not connected.
@@ -163,9 +195,7 @@ impl Registry {
             for owner in snapshot.owners() {
                 // Locked for each, so that the stream goes on in between.
                 let Some(progress) = lock(&stream).progress(snapshot, owner) else { continue };
-                let known: Option<GatewayProgress> = progresses.remove(owner);
-                let progress = known.map_or(progress.clone(), |known| combined(known, progress));
-                progresses.insert(owner.to_owned(), progress);
+                add(&mut progresses, owner.to_owned(), progress);
             }
         }
         progresses
@@ -203,11 +233,13 @@ impl Registry {
             return;
         }
         streams.rejected_nodes.insert(key, RejectedNode { times: times + 1, ..refused });
+        streams.changes.is_any = true;
     }
 
     /// Forgets that a node was refused: it is let in now.
     pub(crate) fn forget_rejection(&self, name: &str, by: &str) {
-        lock(&self.streams).rejected_nodes.remove(&(name.to_owned(), by.to_owned()));
+        let mut streams = lock(&self.streams);
+        streams.changes.is_any |= streams.rejected_nodes.remove(&(name.to_owned(), by.to_owned())).is_some();
     }
 
     /// Takes a stream of the node of that name.
@@ -215,12 +247,16 @@ impl Registry {
         let mut streams = lock(&self.streams);
         streams.next += 1;
         let id = streams.next;
+        streams.changes.add(&view, ChangedNames::All);
         streams.open.insert(id, OpenStream { name, stream, view });
         id
     }
 
     pub(crate) fn close(&self, id: u64) {
-        let Some(open) = lock(&self.streams).open.remove(&id) else { return };
+        let mut streams = lock(&self.streams);
+        let Some(open) = streams.open.remove(&id) else { return };
+        streams.changes.add(&open.view, ChangedNames::All);
+        drop(streams);
         let status = status(&open);
         if status.id.is_empty() {
             return;
@@ -231,6 +267,7 @@ impl Registry {
             return;
         }
         streams.disconnected.insert(status.id.clone(), NodeStatus { connected: false, in_sync: false, ..status });
+        streams.changes.is_any = true;
     }
 }
 
@@ -248,22 +285,18 @@ fn status(open: &OpenStream) -> NodeStatus {
     }
 }
 
-/// A panic elsewhere leaves the maps whole: each change is one insertion or removal.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use envoy_types::pb::envoy::config::core::v3::Node;
     use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
     use super::*;
+    use crate::delta::DeltaStream;
     use crate::kind::CDS;
     use crate::resource::Resource;
 
     fn stream(view: &Snapshot) -> SharedStream {
-        let mut stream = DeltaStream::new(Arc::new(view.clone()));
+        let mut stream = DeltaStream::new(Arc::new(view.clone()), std::hash::RandomState::new());
         let node = Some(Node { id: "envoy-0".to_owned(), ..Node::default() });
         stream.on_request(DeltaDiscoveryRequest { node, type_url: CDS.to_owned(), ..DeltaDiscoveryRequest::default() });
         Arc::new(Mutex::new(stream))

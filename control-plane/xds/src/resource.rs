@@ -193,6 +193,11 @@ impl Resource {
         self.0.chunks.iter().filter_map(|(owner, _)| owner.as_ref())
     }
 
+    /// The owner of the whole, if it has one, and those of parts.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.owner.iter().chain(self.part_owners())
+    }
+
     /// The version of an owner's part.
     pub(crate) fn part_version(&self, owner: &str) -> Option<&str> {
         self.part(owner).map(Chunk::version)

@@ -1,9 +1,8 @@
 mod change;
 mod resources_of_type;
+mod sorted_chunks;
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::content_hash::ContentHash;
@@ -11,7 +10,8 @@ use crate::kind::{CDS, ResourceKind};
 use crate::node::View;
 use crate::resource::Resource;
 
-pub use change::{OwnerVersions, SnapshotChange};
+pub(crate) use change::OwnerVersions;
+pub use change::SnapshotChange;
 use resources_of_type::ResourcesOfType;
 
 /// Everything that Envoy may ask for at one time.
@@ -26,7 +26,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The number of resources.
     pub(crate) fn len(&self) -> usize {
-        self.types.values().map(|of_type| of_type.resources.len()).sum()
+        self.types.values().map(|of_type| of_type.len()).sum()
     }
 
     /// A snapshot of `(type URL, name, resource)`. Of two with one type and name the later stays.
@@ -132,23 +132,28 @@ impl Snapshot {
     /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.
     pub fn count(&self, kind: &str) -> usize {
         let of_kind = self.types.iter().filter(|(type_url, _)| ResourceKind::of(type_url).label() == kind);
-        of_kind.map(|(_, one)| one.resources.len()).sum()
+        of_kind.map(|(_, one)| one.len()).sum()
     }
 
     /// One resource.
     pub fn get(&self, type_url: &str, name: &str) -> Option<&Resource> {
-        self.types.get(type_url)?.resources.get(name)
+        self.types.get(type_url)?.get(name)
     }
 
     /// Whether some node may report about a cluster of that name, or of one with `@` and more behind that name: nodes report
     /// the names of their statistics, which end before `@`.
-    pub(crate) fn has_cluster(&self, name: &str) -> bool {
-        let has = |one: &Arc<ResourcesOfType>| {
-            let marked = format!("{name}@");
-            let next = one.resources.range::<str, _>((Bound::Included(marked.as_str()), Bound::Unbounded)).next();
-            one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
-        };
-        self.types.get(CDS).is_some_and(has)
+    pub fn has_cluster(&self, name: &str) -> bool {
+        self.clusters_named(name).next().is_some()
+    }
+
+    /// The clusters about which nodes report under a name.
+    pub fn clusters_named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Resource> + use<'a> {
+        let marked = format!("{name}@");
+        let all = self.types.get(CDS);
+        let whole = all.and_then(|all| all.get(name));
+        let from = all.map(|all| all.from(&marked));
+        let generations = from.into_iter().flatten().take_while(move |(other, _)| other.starts_with(&marked));
+        whole.into_iter().chain(generations.map(|(_, resource)| resource))
     }
 
     /// The snapshots of these views, as far as there are any; of all views if there are no certain ones.
@@ -163,13 +168,13 @@ impl Snapshot {
     /// Everything: type URL, name and resource.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
         self.types.iter().flat_map(|(type_url, one)| {
-            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_ref(), resource))
+            one.iter().map(move |(name, resource)| (type_url.as_str(), name.as_ref(), resource))
         })
     }
 
     /// The names of those resources of one type of which only the version is known.
     pub(crate) fn version_only<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
-        self.types.get(type_url).into_iter().flat_map(|one| &one.version_only)
+        self.types.get(type_url).into_iter().flat_map(|one| one.version_only())
     }
 
     /// The names of one type's resources.
@@ -179,12 +184,12 @@ impl Snapshot {
 
     /// The same, to be kept.
     pub(crate) fn shared_names<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
-        self.types.get(type_url).into_iter().flat_map(|one| one.resources.keys())
+        self.types.get(type_url).into_iter().flat_map(|one| one.iter().map(|(name, _)| name))
     }
 
     /// A name, to be kept: the same allocation as here, if there is a resource of that name.
     pub(crate) fn shared_name(&self, type_url: &str, name: &str) -> Arc<str> {
-        let known = self.types.get(type_url).and_then(|one| one.resources.get_key_value(name));
+        let known = self.types.get(type_url).and_then(|one| one.entry(name));
         known.map_or_else(|| name.into(), |(known, _)| Arc::clone(known))
     }
 
@@ -198,17 +203,17 @@ impl Snapshot {
         &'a self,
         type_url: &str,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a Resource)> + use<'a> {
-        self.types.get(type_url).into_iter().flat_map(|one| &one.resources)
+        self.types.get(type_url).into_iter().flat_map(|one| one.iter().map(|(name, resource)| (name, resource)))
     }
 
     /// The resources of a type that are made of parts.
     pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
-        let names = self.types.get(type_url).into_iter().flat_map(|one| &one.composed);
+        let names = self.types.get(type_url).into_iter().flat_map(|one| one.composed());
         names.filter_map(move |name| Some((name.as_ref(), self.get(type_url, name)?)))
     }
 
     /// Every owner of something.
-    pub(crate) fn owners(&self) -> BTreeSet<&str> {
+    pub fn owners(&self) -> BTreeSet<&str> {
         self.types.values().flat_map(|one| one.owners()).collect()
     }
 
@@ -246,40 +251,12 @@ impl Snapshot {
     }
 
     /// The names of one type that are other resources in `newer`, or are in one of the two only.
-    pub(crate) fn changes<'a>(
-        &'a self,
-        newer: &'a Self,
-        type_url: &str,
-    ) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+    pub fn changes<'a>(&'a self, newer: &'a Self, type_url: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         let (before, after) = (self.types.get(type_url), newer.types.get(type_url));
-        let is_same = match (before, after) {
-            (Some(before), Some(after)) => Arc::ptr_eq(before, after),
-            (before, after) => before.is_none() && after.is_none(),
-        };
-        let list = |one: Option<&'a Arc<ResourcesOfType>>| one.filter(|_| !is_same).map(|one| &one.resources);
-        let mut before = list(before).into_iter().flatten().peekable();
-        let mut after = list(after).into_iter().flatten().peekable();
-        // Both are sorted by name.
-        std::iter::from_fn(move || {
-            loop {
-                let order = match (before.peek(), after.peek()) {
-                    (Some((gone, _)), Some((new, _))) => gone.cmp(new),
-                    (Some(_), None) => Ordering::Less,
-                    (None, Some(_)) => Ordering::Greater,
-                    (None, None) => return None,
-                };
-                match order {
-                    Ordering::Less => return before.next().map(|(name, _)| name),
-                    Ordering::Greater => return after.next().map(|(name, _)| name),
-                    Ordering::Equal => {
-                        let ((name, known), (_, resource)) = (before.next()?, after.next()?);
-                        if !known.is(resource) {
-                            return Some(name);
-                        }
-                    }
-                }
-            }
-        })
+        let both = before.zip(after).filter(|(before, after)| !Arc::ptr_eq(before, after));
+        let changed = both.into_iter().flat_map(|(before, after)| before.changes(after));
+        let alone = before.xor(after).into_iter().flat_map(|one| one.iter().map(|(name, _)| name));
+        changed.chain(alone)
     }
 }
 

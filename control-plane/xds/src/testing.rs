@@ -1,6 +1,9 @@
 //! Streams without a network: for properties of what a node is sent and when, and a client driven by bytes, for fuzzing.
 
+mod registered_stream;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::{
@@ -13,6 +16,8 @@ use crate::delta::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::resource::{Part, Resource};
 use crate::snapshot::Snapshot;
+use portcullis_api::status::GatewayProgress;
+pub use registered_stream::{RegisteredStream, reject};
 
 const TYPES: [&str; 5] = [CDS, EDS, LDS, RDS, SDS];
 /// Responses after which a conversation with a client that takes everything must have ended.
@@ -25,7 +30,7 @@ pub struct InMemoryStream(DeltaStream);
 impl InMemoryStream {
     /// A new stream.
     pub fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self(DeltaStream::new(snapshot))
+        Self(DeltaStream::new(snapshot, RandomState::new()))
     }
 
     /// The responses to a request.
@@ -44,7 +49,8 @@ pub fn exercise(bytes: &[u8]) {
     let mut input = FuzzInput(bytes);
     let snapshot = Arc::new(Snapshot::new(resources(input.byte(), input.byte())));
     let mut client = Client {
-        stream: DeltaStream::new(Arc::clone(&snapshot)),
+        stream: DeltaStream::new(Arc::clone(&snapshot), RandomState::new()),
+        seen: (BTreeMap::new(), Arc::clone(&snapshot)),
         snapshot,
         served: BTreeSet::new(),
         open: BTreeMap::new(),
@@ -162,6 +168,8 @@ struct Client {
     asked: BTreeSet<String>,
     /// Names and versions that were received, to be claimed later.
     held_versions: Vec<(String, String)>,
+    /// The progress with each owner at the last look, and the snapshot of then.
+    seen: (BTreeMap<String, Option<GatewayProgress>>, Arc<Snapshot>),
 }
 
 impl Client {
@@ -179,7 +187,7 @@ impl Client {
     }
 
     fn reconnect(&mut self) {
-        self.stream = DeltaStream::new(Arc::clone(&self.snapshot));
+        self.stream = DeltaStream::new(Arc::clone(&self.snapshot), RandomState::new());
         self.open.clear();
         self.asked.clear();
     }
@@ -237,15 +245,27 @@ impl Client {
     }
 
     /// Calls every query of the stream: all are allowed at any time.
-    fn look(&self) {
+    fn look(&mut self) {
         let _ = (self.stream.status(), self.stream.is_in_sync(), self.stream.oldest_unanswered());
         for refused in self.stream.refused() {
             assert!(!refused.message.is_empty());
         }
-        for owner in ["c0", "c5", "nobody"] {
-            let _ = self.stream.progress(&self.snapshot, owner);
-        }
+        self.look_at_progress();
         assert!(self.stream.subscription_count() < 10_000, "its memory is bounded");
+    }
+
+    /// The progress is another one only with owners that are among the changed ones, of the stream or of the snapshot.
+    fn look_at_progress(&mut self) {
+        let mut changed = self.stream.take_changed().unwrap_or_default();
+        let (before, known) = &self.seen;
+        known.changed_owners(&self.snapshot).into_iter().for_each(|owner| changed.add(owner));
+        let owners = (0..6).map(|number| format!("c{number}")).chain(["unknown".to_owned()]);
+        let now = owners.map(|owner| (self.stream.progress(&self.snapshot, &owner), owner));
+        let now: BTreeMap<_, _> = now.map(|(progress, owner)| (owner, progress)).collect();
+        for (owner, progress) in &now {
+            assert!(changed.has(owner) || before.get(owner) == Some(progress), "{owner}: {before:?}, {now:?}");
+        }
+        self.seen = (now, Arc::clone(&self.snapshot));
     }
 
     /// Takes everything from now on: the conversation must end.

@@ -13,7 +13,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::registry::lock;
+use crate::lock::lock;
 
 /// Why credentials cannot be used. The operator has to act. No variant holds anything of a key.
 #[derive(Debug, thiserror::Error)]

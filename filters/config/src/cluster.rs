@@ -30,13 +30,21 @@ pub struct ClusterConfig {
     pub object: String,
     /// The name of a variant for some of the cluster's routes; empty for the cluster's own configuration. Variants have policies and
     /// limits of their own, and editions of their own. Counts are common, by `name` and `object`, so that a limit of
-    /// one is reached by the requests of all.
+    /// one is reached by the requests of all. One of a route has the route's namespace between slashes behind a first word, as in
+    /// `https/team/route`: namespaces share what streams keep of editions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
+    /// The name of the listener of a Gateway whose requests it judges; empty for a cluster at its own names.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub listener: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
     /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
     /// cluster can be named like one.
     pub authorities: Vec<String>,
+    /// Of a variant: the host names and wildcards below its own wildcards that are others' at the listener, but for those that are below
+    /// another one of these. Its denials end no streams for them but those that began under it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub narrower_authorities: Vec<String>,
     /// PEM bundle of the CAs that sign client certificates. Without it no certificate is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<String>,

@@ -17,6 +17,7 @@ use crate::flow_limit::{FlowLimit, LimitReached};
 use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
 use crate::limit::InFlightPermit;
+use crate::limit_places::limit_places;
 use crate::local_token::TokenIssuers;
 use crate::observe::ClusterMetrics;
 use crate::policy::Policies;
@@ -210,7 +211,8 @@ impl CompiledCluster {
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
         let schemas = schemas(config, &config.counted_name(), store)?;
-        let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
+        let names = config.flow_control_schemas.iter().map(|schema| &*schema.name);
+        let limits = limit_places(&written, names.chain(config.fair_queues.iter().map(|queue| &*queue.name)));
         let rebalance = rebalance(config, store)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, store, &caches, rebalance));
         Ok(CompiledCluster {
@@ -334,12 +336,6 @@ fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStor
     let fair = |queue: &config::FairQueueConfig| Limit::Fair(FairSchema::new(queue, store.fair_queue(counted, queue)));
     let limits = config.flow_control_schemas.iter().map(limit);
     Ok(limits.chain(config.fair_queues.iter().map(fair)).collect())
-}
-
-fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<usize> {
-    let name = policy.flow_control_schema.as_ref()?;
-    let names = config.flow_control_schemas.iter().map(|schema| &schema.name);
-    names.chain(config.fair_queues.iter().map(|queue| &queue.name)).position(|schema| schema == name)
 }
 
 impl Destinations {

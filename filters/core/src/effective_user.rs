@@ -9,8 +9,9 @@ use crate::refusal::Refusal;
 use crate::request::{Client, EffectiveUser, Interrupt, RequestContext};
 use crate::request_info::RequestInfo;
 use crate::resource_attributes::AccessAttributes;
-use crate::review::{Requester, Review, ReviewResult, Reviewer};
+use crate::review::{Requester, Review, ReviewResult, ReviewSubject, Reviewer};
 use crate::upstream_user::UpstreamUser;
+use crate::user_digest::UserDigest;
 
 /// Parts of one request's impersonation that are reviewed at a time: a single request must not take all the room that a
 /// cluster has for reviews.
@@ -45,12 +46,15 @@ pub(crate) fn effective_user(
     let Some(asked) = impersonation::read(&request.scan.impersonation)? else {
         return Ok(EffectiveUser { client, original: None });
     };
-    let original = client.user().map_or(anonymous, |user| user.user());
-    let requester = if client.user().is_some() { Requester::User } else { Requester::Unauthenticated };
-    let target = Judge { cluster, reviewer, request, requester }.judge(asked, original, info)?;
+    let subject = match client.user() {
+        Some(user) => ReviewSubject { user: user.user(), digest: user.digest(), requester: Requester::User },
+        None => {
+            ReviewSubject { user: anonymous, digest: UserDigest::of(anonymous), requester: Requester::Unauthenticated }
+        }
+    };
+    let target = Judge { cluster, reviewer, request }.judge(asked, subject, info)?;
     let target = UpstreamUser::new(target).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    let original = Some(original.clone());
-    Ok(EffectiveUser { client: Client::Impersonated(Arc::new(target)), original })
+    Ok(EffectiveUser { client: Client::Impersonated(Arc::new(target)), original: Some(client) })
 }
 
 /// The reviews by which an impersonation is judged.
@@ -58,7 +62,6 @@ struct Judge<'a> {
     cluster: &'a Cluster,
     reviewer: &'a Reviewer,
     request: &'a RequestContext<'a>,
-    requester: Requester,
 }
 
 impl Judge<'_> {
@@ -66,31 +69,32 @@ impl Judge<'_> {
     fn judge(
         &self,
         mut asked: Impersonation,
-        client: &UserInfo,
+        client: ReviewSubject<'_>,
         info: &RequestInfo<'_>,
     ) -> Result<UserInfo, Interrupt> {
         self.protect(&mut asked)?;
-        let parts: Vec<AccessAttributes> = asked.parts.iter().cloned().map(AccessAttributes::from).collect();
+        let parts: Vec<AccessAttributes<'_>> = asked.parts.iter().map(AccessAttributes::from).collect();
         let Some(denied) = self.denied(client, &parts)? else { return Ok(asked.target) };
         if !self.reviewer.looks_for_constrained {
-            return Err(Refusal::may_not_impersonate(&client.name, denied, NOT_CONSTRAINED).into());
+            return Err(Refusal::may_not_impersonate(&client.user.name, denied, NOT_CONSTRAINED).into());
         }
         let mut of_request = None;
-        for mode in impersonation::modes(&asked, client) {
+        for mode in impersonation::modes(&asked, client.user) {
             let Some(request) = mode.request(info) else { continue };
             let mut constrained = mode.impersonation;
             self.protect(&mut constrained)?;
-            let parts: Vec<AccessAttributes> = constrained.parts.into_iter().map(AccessAttributes::from).collect();
+            let parts: Vec<AccessAttributes<'_>> = constrained.parts.iter().map(AccessAttributes::from).collect();
+            let client = ReviewSubject { user: &mode.requester, digest: UserDigest::of(&mode.requester), ..client };
             // The user before the request: of a client that may not act as the user, no number of requests causes more reviews.
-            if self.denied(&mode.requester, &parts)?.is_some() {
+            if self.denied(client, &parts)?.is_some() {
                 continue;
             }
-            if self.denied(&mode.requester, std::slice::from_ref(&request))?.is_none() {
+            if self.denied(client, std::slice::from_ref(&request))?.is_none() {
                 return Ok(constrained.target);
             }
             of_request.get_or_insert(request);
         }
-        Err(Refusal::may_not_impersonate(&client.name, of_request.as_ref().unwrap_or(denied), "").into())
+        Err(Refusal::may_not_impersonate(&client.user.name, of_request.as_ref().unwrap_or(denied), "").into())
     }
 
     fn protect(&self, asked: &mut Impersonation) -> Result<(), Refusal> {
@@ -100,17 +104,17 @@ impl Judge<'_> {
     /// The first of these that a client is not allowed; `None` if it is allowed all.
     fn denied<'a>(
         &self,
-        client: &UserInfo,
-        parts: &'a [AccessAttributes],
-    ) -> Result<Option<&'a AccessAttributes>, Interrupt> {
+        client: ReviewSubject<'_>,
+        parts: &'a [AccessAttributes<'a>],
+    ) -> Result<Option<&'a AccessAttributes<'a>>, Interrupt> {
         let mut unknown = Vec::new();
         for (index, part) in parts.iter().enumerate() {
-            let review = Review::of_access((client, self.requester), part, self.reviewer, &self.cluster.caches);
-            match review.known(self.request.answers, self.request.moment()) {
+            let caches = &self.cluster.caches;
+            match Review::known_access(client, part, caches, self.request.answers, self.request.moment()) {
                 Some(ReviewResult::Allowed) => {}
                 Some(ReviewResult::Denied) => return Ok(Some(part)),
                 Some(_) => return Err(Refusal::review_failed().into()),
-                None => unknown.push(review),
+                None => unknown.push(Review::of_access(client, part, self.reviewer, caches)),
             }
             // The user first and alone: a client that may not act as the user causes one review, however many parts it lists.
             if index == 0 && !unknown.is_empty() || unknown.len() == MAX_PARTS_AT_A_TIME {

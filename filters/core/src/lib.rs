@@ -6,9 +6,10 @@
 //!
 //! # Map
 //! From the bottom up; no module imports from one further down this list.
-//! - [`schedule`]: tasks by the time at which they are due. [`fault`]: faults in builds for tests.
+//! - [`schedule`]: tasks by the time at which they are due. [`next_turn`]: the next turn of a proxy's main thread. [`fault`]: faults in builds for tests. `hash_seed` and
+//!   `seeded_hash`: hashes of texts with a secret.
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
-//! - [`identity`]: a user, as kube-apiserver knows one; [`policy`]: the first dispatch policy that a request matches;
+//! - [`identity`]: a user, as kube-apiserver knows one; `user_digest`: a digest of one; [`policy`]: the first dispatch policy that a request matches;
 //!   [`upstream_user`]: a user as header lines for the upstream.
 //! - [`x509`]: a client certificate's chain to a user; [`local_token`]: a token that its issuer's keys verify; [`review`]: TokenReviews and SubjectAccessReviews, and what is
 //!   remembered of their answers.
@@ -44,14 +45,17 @@ pub mod flow_limit;
 pub mod gateway;
 pub mod global_limit;
 mod go_strings;
+mod hash_seed;
 pub mod header_scan;
 pub mod host_names;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+mod limit_places;
 pub mod local_token;
 pub mod long_streams;
 mod moment;
+pub mod next_turn;
 pub mod observe;
 pub mod policy;
 mod protected;
@@ -64,11 +68,13 @@ pub mod resource_attributes;
 pub mod review;
 mod room;
 pub mod schedule;
+mod seeded_hash;
 mod shadow;
 pub mod state_store;
 mod stream_origin;
 pub mod upgrade_gate;
 pub mod upstream_user;
+mod user_digest;
 pub mod weak_map;
 pub mod x509;
 
@@ -79,8 +85,10 @@ mod threads;
 
 pub use cluster::{Cluster, CompileError};
 pub use gateway::{Decision, Forward, Gateway};
+pub use hash_seed::seed_hashes;
 pub use moment::Moment;
 pub use refusal::Refusal;
 pub use request::{Peer, RequestContext};
 pub use request_id::seed_request_ids;
+pub use seeded_hash::SeededHash;
 pub use state_store::StateStore;

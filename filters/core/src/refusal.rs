@@ -81,9 +81,9 @@ impl Refusal {
     }
 
     /// 403, in kube-apiserver's words. `note`: behind them, or empty.
-    pub fn may_not_impersonate(client: &str, denied: &AccessAttributes, note: &str) -> Self {
+    pub fn may_not_impersonate(client: &str, denied: &AccessAttributes<'_>, note: &str) -> Self {
         let attributes = match denied {
-            AccessAttributes::Resource(attributes) => attributes,
+            AccessAttributes::Resource(attributes) => &**attributes,
             AccessAttributes::Path { verb, path } => {
                 let message = format!("forbidden: User \"{client}\" cannot {verb} path \"{path}\"{note}");
                 return Refusal::new(403, "Forbidden", Cause::Impersonation, message);

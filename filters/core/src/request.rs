@@ -8,7 +8,6 @@ use rustls_pki_types::UnixTime;
 
 use crate::fair::SeatRequest;
 use crate::header_scan::HeaderScan;
-use crate::identity::UserInfo;
 use crate::moment::Moment;
 use crate::refusal::Refusal;
 use crate::request_info::RequestInfo;
@@ -98,8 +97,8 @@ impl Client {
 pub(crate) struct EffectiveUser {
     /// The user for dispatch and for the upstream.
     pub(crate) client: Client,
-    /// The user who impersonates, if one does.
-    pub(crate) original: Option<UserInfo>,
+    /// The client that impersonates, if it does.
+    pub(crate) original: Option<Client>,
 }
 
 /// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb

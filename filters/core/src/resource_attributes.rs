@@ -6,9 +6,9 @@ use crate::request_info::RequestInfo;
 
 /// The attributes that a SubjectAccessReview asks about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessAttributes {
+pub enum AccessAttributes<'a> {
     /// Of an object of the API (`resourceAttributes`).
-    Resource(ResourceAttributes),
+    Resource(Cow<'a, ResourceAttributes>),
     /// Of a plain path (`nonResourceAttributes`).
     Path {
         /// The verb.
@@ -26,7 +26,7 @@ pub struct ResourceAttributes {
     /// The API group.
     pub group: Cow<'static, str>,
     /// The API version, or empty.
-    pub version: String,
+    pub version: Cow<'static, str>,
     /// The resource, in the plural.
     pub resource: Cow<'static, str>,
     /// The subresource; of `userextras` the key; else empty.
@@ -37,7 +37,7 @@ pub struct ResourceAttributes {
     pub name: String,
 }
 
-impl AccessAttributes {
+impl AccessAttributes<'_> {
     /// The verb.
     pub fn verb(&self) -> &str {
         match self {
@@ -53,20 +53,20 @@ impl AccessAttributes {
         if !info.is_resource {
             return Some(AccessAttributes::Path { verb, path: text(info.path)? });
         }
-        Some(AccessAttributes::Resource(ResourceAttributes {
+        Some(AccessAttributes::Resource(Cow::Owned(ResourceAttributes {
             verb: verb.into(),
             group: text(info.api_group)?.into(),
-            version: text(info.api_version)?,
+            version: text(info.api_version)?.into(),
             resource: text(info.resource)?.into(),
             subresource: text(info.subresource)?,
             namespace: text(info.namespace)?,
             name: text(&info.name)?,
-        }))
+        })))
     }
 }
 
-impl From<ResourceAttributes> for AccessAttributes {
-    fn from(attributes: ResourceAttributes) -> Self {
-        AccessAttributes::Resource(attributes)
+impl<'a> From<&'a ResourceAttributes> for AccessAttributes<'a> {
+    fn from(attributes: &'a ResourceAttributes) -> Self {
+        AccessAttributes::Resource(Cow::Borrowed(attributes))
     }
 }

@@ -1,6 +1,7 @@
 //! The sender of a long-running stream, kept for as long as it runs: an edit may deny it later.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::identity::UserInfo;
 use crate::request::Client;
@@ -11,8 +12,9 @@ pub struct StreamOrigin {
     pub(crate) method: Box<[u8]>,
     /// With its query: the verb may depend on it.
     pub(crate) path: Box<[u8]>,
-    /// The authority, with its port.
-    pub(crate) host: Box<[u8]>,
+    pub(crate) host: RequestedHost,
+    /// The listener of the configuration that it began under; empty if that names none.
+    pub(crate) listener: Arc<str>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) user_agent: Box<[u8]>,
     /// The authenticated client, with all its groups.
@@ -20,6 +22,15 @@ pub struct StreamOrigin {
     /// The client by whom policies are chosen.
     pub(crate) acting: Client,
     pub(crate) impersonated: Impersonated,
+}
+
+/// The host that a request is for.
+#[derive(Debug)]
+pub(crate) enum RequestedHost {
+    /// The authority, with its port.
+    Authority(Box<[u8]>),
+    /// The server name of the client's handshake, as the proxy chose a filter chain by it, in the place of an address as authority.
+    ServerName(Box<[u8]>),
 }
 
 /// The user whom a client's own lines ask for.

@@ -214,6 +214,8 @@ fn streams_are_ended_once_and_never_after_they_left() {
                 is_session: turn % 2 == 0,
                 is_answer: turn % 3 == 0,
                 edition: &edition,
+                load: turn as u64,
+                received: time,
                 origin: None,
             };
             registered.push(((streams.register(arrival, Arc::clone(&stream), moment(time)).0, edition), stream));

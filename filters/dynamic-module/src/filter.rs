@@ -5,6 +5,7 @@ use envoy_abi::http::{
 };
 use envoy_abi::log;
 use portcullis_core::exchange::{Exchange, Next, RouteConfig};
+use portcullis_core::next_turn::TurnPlace;
 use portcullis_core::review::CalloutResult;
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::{PeerSource, names};
@@ -16,7 +17,7 @@ use crate::limit_reports::LimitReports;
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
-use crate::timer::Waker;
+use crate::timer::{ConfigWaker, Waker};
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
@@ -25,6 +26,7 @@ pub(crate) struct Filter {
     reviews: Reviews,
     reports: ActivityReports,
     limits: LimitReports,
+    _turns: TurnPlace<ConfigWaker>,
 }
 
 /// The state of a stream between its hooks.
@@ -50,8 +52,9 @@ impl FilterConfig for Filter {
         let reviews = Reviews::new(Waker(handle.scheduler()), gateway.via().to_owned());
         let reports = ActivityReports::new(gateway.activity(), || handle.scheduler());
         let limits = LimitReports::new(gateway.global_limits(), || handle.scheduler());
+        let turns = long_streams::join_turns(Waker(handle.scheduler()));
         agent::listen();
-        Some(Filter { gateway, metrics, reviews, reports, limits })
+        Some(Filter { gateway, metrics, reviews, reports, limits, _turns: turns })
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
@@ -84,6 +87,7 @@ impl FilterConfig for Filter {
     }
 
     fn on_main_thread(&self, main: &mut MainThread) {
+        long_streams::begin_turn();
         self.reviews.send(uptime(Instant::now()), |cluster, headers, body, timeout| {
             main.callout(cluster, headers, body, timeout)
         });

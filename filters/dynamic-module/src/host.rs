@@ -93,6 +93,10 @@ impl Host for StreamHost<'_> {
         self.stream.upstream_address()
     }
 
+    fn server_name(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.requested_server_name().map(Cow::Borrowed)
+    }
+
     fn response_code(&self) -> Option<u16> {
         self.stream.response_code()
     }

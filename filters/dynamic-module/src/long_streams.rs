@@ -2,21 +2,25 @@
 //! that took too long, for all clusters, and watches of an Envoy that shuts down.
 
 use std::cell::Cell;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::FilterHandle;
 use portcullis_core::Moment;
-use portcullis_core::exchange::RouteUpdate;
+use portcullis_core::exchange::{PendingUpdates, RouteUpdate};
 use portcullis_core::long_streams::{Shutdown, StreamHandle, StreamOwners};
+use portcullis_core::next_turn::{NextTurn, TurnPlace};
 use portcullis_core::schedule::Task;
 use rustls_pki_types::UnixTime;
 
 use crate::memory::uptime;
-use crate::timer::{StreamWaker, run_at};
+use crate::timer::{ConfigWaker, StreamWaker, run_at};
 
-/// Time in which Envoy has refused a configuration, if it refuses it: it does so before the main thread does anything else.
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
+/// Time after which changes apply once Envoy uses their configuration: its workers get it meanwhile. Also the time in which Envoy has
+/// refused a configuration where no turn of the main thread shows it.
+const APPLY_AFTER: Duration = Duration::from_secs(1);
+/// Time after which changes apply although the turn of the main thread has not come that was asked for.
+const MAX_TURN_TIME: Duration = Duration::from_secs(60);
 
 /// A handle of a long-running stream.
 pub(crate) type LongStream = StreamHandle<StreamWaker>;
@@ -25,6 +29,8 @@ pub(crate) type LongStream = StreamHandle<StreamWaker>;
 pub(crate) static STREAMS: LazyLock<StreamOwners<LongStream>> = LazyLock::new(StreamOwners::default);
 /// The changes of configurations that Envoy may yet refuse.
 static UPDATES: LazyLock<Arc<Updates>> = LazyLock::new(Arc::default);
+/// The next turn of the main thread: Envoy has taken or refused a configuration before it does anything else there.
+static TURN: LazyLock<Arc<NextTurn<ConfigWaker>>> = LazyLock::new(Arc::default);
 static SHUTDOWN: OnceLock<Arc<Shutdown<StreamWaker>>> = OnceLock::new();
 
 /// Sends clients away within that time; once. The agent that runs Envoy says when to begin.
@@ -36,33 +42,66 @@ pub(crate) fn shut_down(time: Duration) {
     }
 }
 
-/// Updates, each with the uptime at which it is applied.
 #[derive(Default)]
-struct Updates(Mutex<Vec<(Duration, RouteUpdate<LongStream>)>>);
+struct Updates(Mutex<PendingUpdates<LongStream>>);
 
-/// Applies the changes of a configuration once Envoy uses it.
+/// A filter configuration, as one that can be woken on the main thread.
+pub(crate) fn join_turns(waker: ConfigWaker) -> TurnPlace<ConfigWaker> {
+    TURN.join(waker)
+}
+
+/// Applies the changes of a configuration once Envoy uses it. On the main thread.
 pub(crate) fn apply_if_used(update: RouteUpdate<LongStream>) {
-    let at = uptime(Instant::now()).saturating_add(REFUSAL_TIME);
-    UPDATES.0.lock().unwrap_or_else(PoisonError::into_inner).push((at, update));
-    if !run_at(&UPDATES, at) {
+    let time = if TURN.ask() { MAX_TURN_TIME } else { APPLY_AFTER };
+    let now = uptime(Instant::now());
+    let at = now.saturating_add(time);
+    UPDATES.lock().add(update, at);
+    if !run_at(&UPDATES, now.saturating_add(APPLY_AFTER)) {
         UPDATES.run(at);
+    }
+}
+
+/// Notes a turn of the main thread: Envoy uses all configurations of before, but for those that it has refused.
+pub(crate) fn begin_turn() {
+    if !TURN.begin() {
+        return;
+    }
+    let at = uptime(Instant::now()).saturating_add(APPLY_AFTER);
+    let refused = UPDATES.lock().settle(at);
+    drop(refused);
+    run_at(&UPDATES, at);
+}
+
+impl Updates {
+    fn lock(&self) -> MutexGuard<'_, PendingUpdates<LongStream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Without the lock between: a panic in one leaves the others to the next run.
+    fn take_due(&self, uptime: Duration) -> Option<RouteUpdate<LongStream>> {
+        self.lock().take_due(uptime)
     }
 }
 
 impl Task for Updates {
     fn run(&self, uptime: Duration) -> Option<Duration> {
-        let (due, next) = {
-            let mut updates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let due: Vec<_> = updates.extract_if(.., |(at, _)| *at <= uptime).collect();
-            (due, updates.iter().map(|(at, _)| *at).min())
-        };
         let now = Moment { now: UnixTime::now(), uptime };
-        for (_, update) in due {
+        while let Some(update) = self.take_due(uptime) {
             for (streams, at) in update.apply(&STREAMS, now) {
                 run_at(&streams, at);
             }
         }
-        next
+        let (next, is_settled) = {
+            let updates = self.lock();
+            (updates.next(), updates.is_settled())
+        };
+        if is_settled {
+            return next;
+        }
+        // The configuration that was asked for the turn may be gone, and so may the next one.
+        TURN.ask();
+        let again = uptime.saturating_add(APPLY_AFTER);
+        Some(next.map_or(again, |next| next.min(again)))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use portcullis_core::SeededHash;
 use portcullis_filter_config::names;
 
 use crate::abi::Hostcalls;
@@ -13,7 +14,7 @@ const MAX_NAME: usize = 260;
 
 /// Configurations that were found last, by host name.
 #[derive(Default)]
-pub(crate) struct RouteMarks(HashMap<Vec<u8>, Found>);
+pub(crate) struct RouteMarks(HashMap<Vec<u8>, Found, SeededHash>);
 
 struct Found {
     digest: Vec<u8>,

@@ -9,7 +9,7 @@ use portcullis_core::exchange::{CompiledClusters, Exchange, HeaderLines, Next, R
 use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::{SharedLimits, SharedState};
-use portcullis_core::{Gateway, Moment, fault, seed_request_ids};
+use portcullis_core::{Gateway, Moment, fault, seed_hashes, seed_request_ids};
 use portcullis_filter_config::names;
 use rustls_pki_types::UnixTime;
 
@@ -57,12 +57,13 @@ impl<H: Hostcalls> Vm<H> {
         if self.shared.state.is_none() {
             self.shared.state = SharedState::open(&self.shared.hostcalls);
         }
-        if self.shared.state.is_none() {
+        let (true, Some(random)) = (self.shared.state.is_some(), self.shared.hostcalls.random()) else {
             self.shared.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
             return false;
-        }
-        if let Some(number) = self.shared.hostcalls.random().and_then(|bytes| bytes.first_chunk().copied()) {
-            seed_request_ids(u64::from_ne_bytes(number));
+        };
+        if let ([ids, hashes, ..], _) = random.as_chunks::<8>() {
+            seed_request_ids(u64::from_ne_bytes(*ids));
+            seed_hashes(u64::from_ne_bytes(*hashes));
         }
         let compiled = Root::compile(config, &self.shared.hostcalls);
         let is_good = compiled.is_some();

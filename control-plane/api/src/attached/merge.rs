@@ -4,7 +4,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::origin::{AppliedPolicy, MEMBER, joined, written};
-use super::tighten::{TightenError, check_door_fields, tighten, tighten_at_door};
+use super::tighten::{check_door_fields, tighten, tighten_at_door, tighten_known};
+use super::tighten_error::TightenError;
 use super::{PolicyInEffect, PolicyRole};
 use crate::kind::PolicyKind;
 use crate::packed::{pack_policies, unpacked};
@@ -53,22 +54,41 @@ pub fn tightened(document: &Arc<Value>, kind: PolicyKind, fields: &Value) -> Res
     Ok(Arc::new(tightened))
 }
 
-/// The document with one more policy, of a door that leads to the object. The object's own policies and their origins stay.
+/// The document, or the rules of a `KubernetesUpstream`, with one more policy, of a door that leads to the object. The object's own
+/// policies and their origins stay.
 ///
 /// # Errors
 /// A policy that would not only tighten.
 pub fn behind_door(document: &Arc<Value>, policy: &PolicyInEffect) -> Result<Arc<Value>, TightenError> {
-    let fields = policy.fields.as_ref().map_err(|_| TightenError::Unreadable)?;
+    behind_all_doors(document, [policy])
+}
+
+/// The same with policies of doors, the widest door's first: it is copied once. Without any it is the document itself.
+///
+/// # Errors
+/// A policy that would not only tighten.
+pub fn behind_all_doors<'a>(
+    document: &Arc<Value>,
+    policies: impl IntoIterator<Item = &'a PolicyInEffect>,
+) -> Result<Arc<Value>, TightenError> {
+    let mut policies = policies.into_iter().peekable();
+    if policies.peek().is_none() {
+        return Ok(Arc::clone(document));
+    }
     let mut tightened = unpacked(document).into_owned();
-    let spec = spec_of(&mut tightened).ok_or(TightenError::Unreadable)?;
-    let entries = tighten_at_door(policy.kind, spec, fields)?;
-    let origin = AppliedPolicy { policy, first: 0, entries, dropped: Vec::new() };
-    put_member(&mut tightened, Some(joined(document, &origin)));
+    for policy in policies {
+        let fields = policy.fields.as_ref().map_err(|_| TightenError::Unreadable)?;
+        let spec = spec_of(&mut tightened).ok_or(TightenError::Unreadable)?;
+        let entries = tighten_at_door(policy.kind, spec, fields)?;
+        let origin = AppliedPolicy { policy, first: 0, entries, dropped: Vec::new() };
+        let member = joined(&tightened, &origin);
+        put_member(&mut tightened, Some(member));
+    }
     Ok(Arc::new(tightened))
 }
 
-/// The denials of a policy of a door, for an object that has no document of an `UpstreamCluster`. Limits of the policy are none of it: it has
-/// none that could be lowered.
+/// The denials that a policy of a door adds to the rules of each object behind that. Limits of the policy are none of it: they add
+/// nothing.
 ///
 /// # Errors
 /// A policy that would not only tighten.
@@ -114,7 +134,7 @@ fn apply(policy: &PolicyInEffect, document: &mut Value) -> Option<(usize, Vec<St
             let policies = spec.get("dispatchPolicies").and_then(Value::as_array).map_or(0, Vec::len);
             Some((if policy.kind == PolicyKind::Dispatch { policies } else { 0 }, dropped))
         }
-        PolicyRole::Tightens => tighten(policy.kind, spec, fields).ok().map(|entries| (entries, Vec::new())),
+        PolicyRole::Tightens => tighten_known(policy.kind, spec, fields).ok().map(|entries| (entries, Vec::new())),
     }
 }
 

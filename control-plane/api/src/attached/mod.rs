@@ -2,19 +2,25 @@
 //! came. Which policy is in effect is decided elsewhere.
 //!
 //! - [`merge`]: the document with the policies.
-//! - [`tighten`]: what a policy may do that is not of the object's owner.
+//! - [`tighten`]: what a policy may do that is not of the object's owner; [`lower`] its limits, [`tighten_error`] why it may not.
 //! - [`origin`]: the origin of fields, which is a member of the document's status that no source may bring.
+//! - [`upstream_rules`]: the policies of a `KubernetesUpstream`.
 //! - [`oversized`]: what is left of a policy that is too large.
 
+mod lower;
 mod merge;
 mod origin;
 mod oversized;
 mod tighten;
+mod tighten_error;
+mod upstream_rules;
 
-pub use merge::{behind_door, door_denials, has_fields, tightened, with_policies};
+pub use merge::{behind_all_doors, behind_door, door_denials, has_fields, tightened, with_policies};
 pub use origin::{FieldOrigin, origin_of, origins, refused_by_policies};
 pub use oversized::oversized_policy;
-pub use tighten::{TightenError, check_door_fields};
+pub use tighten::check_door_fields;
+pub use tighten_error::TightenError;
+pub use upstream_rules::{UpstreamPolicyError, check_upstream_policy, upstream_rules};
 
 pub(crate) use merge::is_set;
 pub(crate) use origin::{explain_origins, origins_of, tightening};
@@ -46,7 +52,7 @@ impl PolicyRole {
     }
 }
 
-/// A policy that is in effect on an `UpstreamCluster`, or on the requests that come by a door.
+/// A policy that is in effect on an `UpstreamCluster` or a `KubernetesUpstream`, or on the requests that come by a door.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyInEffect {
     /// The kind.

@@ -8,57 +8,29 @@
 //! - It says nothing about users.
 //!
 //! A profile of the object is no way around it: denials stay before the profile's policies, and limits of the object's own profiles are
-//! lowered by the same names.
+//! lowered by the same names. A shadow of the object is tightened, too, so that it is compared as it would decide.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::lower::{door_limits, lower, lower_known};
+use super::tighten_error::TightenError;
 use crate::kind::PolicyKind;
-use crate::parse::{parse_part, without_nulls};
-use crate::types::{
-    DispatchFields, DispatchPolicy, FlowControl, FlowControlFields, FlowControlSchema, MaxRequestsInflight,
-};
-
-/// Why a policy would not only tighten. Its author has to change it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TightenError {
-    /// Its fields or those of the object cannot be read.
-    #[error("the fields cannot be read")]
-    Unreadable,
-    /// It decides about users.
-    #[error("identities are decided at the UpstreamCluster, in the control plane's own namespace alone")]
-    Identity,
-    /// A dispatch policy that does not deny.
-    #[error("dispatchPolicies[{0}]: a policy that tightens can only deny (action: Deny)")]
-    NoDenial(usize),
-    /// A dispatch policy that takes the heartbeats of kubelets knowingly, or only reports.
-    #[error("dispatchPolicies[{0}]: force and mode are for policies that decide")]
-    Extended(usize),
-    /// Queues, which could let in more.
-    #[error("fairQueues are for policies that decide")]
-    Queues,
-    /// A limit that is not there.
-    #[error("flowControlSchemas: {0} is not one of the UpstreamCluster's")]
-    UnknownSchema(String),
-    /// A limit that is none, or another one than that which is there.
-    #[error("flowControlSchemas: {0} has to limit the same as that of the UpstreamCluster, from 1 on")]
-    OtherLimit(String),
-    /// A limit at a door that lowers none of requests in flight.
-    #[error("flowControlSchemas: {0} has to be of maxRequestsInflight, from 1 on, without exempt and strategy")]
-    NoLimit(String),
-    /// A rate.
-    #[error(
-        "flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for policies that decide"
-    )]
-    Bucket(String),
-}
+use crate::parse::parse_part;
+use crate::types::{DispatchFields, DispatchPolicy, FlowControlSchema};
 
 /// Tightens a specification. Returns the number of dispatch policies that were put first.
 pub(super) fn tighten(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenError> {
     match kind {
-        PolicyKind::Dispatch => deny(spec, fields),
+        PolicyKind::Dispatch => {
+            let entries = deny(spec, fields)?;
+            deny_in_shadow(spec, fields);
+            Ok(entries)
+        }
         PolicyKind::FlowControl => {
             lower(spec, fields)?;
-            lower_in_profiles(spec, fields)?;
+            let limits = door_limits(fields)?;
+            lower_in_profiles(spec, &limits)?;
+            lower_in_shadow(spec, &limits)?;
             Ok(0)
         }
         PolicyKind::UpstreamIdentity => Err(TightenError::Identity),
@@ -87,64 +59,53 @@ pub(super) fn tighten_at_door(
     if kind == PolicyKind::Dispatch {
         return deny(spec, fields);
     }
-    lower_known(spec, fields)?;
-    lower_in_profiles(spec, fields)?;
+    let limits = door_limits(fields)?;
+    lower_known(spec, &limits)?;
+    lower_in_profiles(spec, &limits)?;
     Ok(0)
 }
 
+/// Tightens a specification and its shadow by a policy that is in effect on the object. One that holds until its new place has it may
+/// have limits that the object has no more: the others hold.
+pub(super) fn tighten_known(
+    kind: PolicyKind,
+    spec: &mut Map<String, Value>,
+    fields: &Value,
+) -> Result<usize, TightenError> {
+    let entries = tighten_at_door(kind, spec, fields)?;
+    if kind == PolicyKind::Dispatch {
+        deny_in_shadow(spec, fields);
+    } else {
+        lower_in_shadow(spec, &door_limits(fields)?)?;
+    }
+    Ok(entries)
+}
+
 /// Lowers the limits of the object's own profiles by their names: one that takes the place of the specification gives nothing back.
-fn lower_in_profiles(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenError> {
+fn lower_in_profiles(spec: &mut Map<String, Value>, limits: &[FlowControlSchema]) -> Result<(), TightenError> {
     let profiles = spec.get_mut("portcullis").and_then(|ours| ours.get_mut("profiles")).and_then(Value::as_array_mut);
     for profile in profiles.into_iter().flatten().filter_map(Value::as_object_mut) {
-        lower_known(profile, fields)?;
+        lower_known(profile, limits)?;
     }
     Ok(())
 }
 
-/// Lowers the limits of a specification or a profile that are there.
-fn lower_known(part: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenError> {
-    let Some(present) = part.get("flowControl").filter(|present| !present.is_null()) else { return Ok(()) };
-    let known: FlowControl = parse_part(present).ok_or(TightenError::Unreadable)?;
-    let find = |name: &str| known.flow_control_schemas.iter().find(|one| one.name == name);
-    let mut limits = door_limits(fields)?;
-    limits.retain_mut(|limit| {
-        let Some(known) = find(&limit.name) else { return false };
-        if known.global_max_requests_inflight.is_none() {
-            limit.global_max_requests_inflight = None;
-        }
-        lowered(known, limit).is_some()
-    });
-    let written = limits.into_iter().map(|limit| {
-        let max = |limit: &Option<MaxRequestsInflight>| limit.as_ref().map(|limit| json!({"max": limit.max}));
-        json!({
-            "name": limit.name,
-            "maxRequestsInflight": max(&limit.max_requests_inflight),
-            "globalMaxRequestsInflight": max(&limit.global_max_requests_inflight),
-        })
-    });
-    let comparable = json!({"flowControl": {"flowControlSchemas": written.collect::<Vec<_>>()}});
-    lower(part, &without_nulls(&comparable))
+/// The alternative that only reports. Once it decides the policy is in effect on it.
+fn shadow_of(spec: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
+    spec.get_mut("portcullis")?.get_mut("shadow")?.as_object_mut()
 }
 
-fn door_limits(fields: &Value) -> Result<Vec<FlowControlSchema>, TightenError> {
-    let FlowControlFields { flow_control, fair_queues } = parse_part(fields).ok_or(TightenError::Unreadable)?;
-    if !fair_queues.is_empty() {
-        return Err(TightenError::Queues);
+fn lower_in_shadow(spec: &mut Map<String, Value>, limits: &[FlowControlSchema]) -> Result<(), TightenError> {
+    shadow_of(spec).map_or(Ok(()), |shadow| lower_known(shadow, limits))
+}
+
+/// One without dispatch policies of its own has those of the specification.
+fn deny_in_shadow(spec: &mut Map<String, Value>, fields: &Value) {
+    let first = fields.get("dispatchPolicies").and_then(Value::as_array);
+    let all = shadow_of(spec).and_then(|shadow| shadow.get_mut("dispatchPolicies")).and_then(Value::as_array_mut);
+    if let (Some(first), Some(all)) = (first, all) {
+        all.splice(..0, first.iter().cloned());
     }
-    for schema in &flow_control.flow_control_schemas {
-        if schema.token_bucket.is_some() || schema.global_token_bucket.is_some() {
-            return Err(TightenError::Bucket(schema.name.clone()));
-        }
-        let is_limit = |limit: &MaxRequestsInflight| limit.max >= 1;
-        let lowers = schema.max_requests_inflight.as_ref().is_some_and(is_limit)
-            && schema.global_max_requests_inflight.as_ref().is_none_or(is_limit)
-            && schema.exempt.is_none()
-            && schema.strategy.is_empty();
-        if !lowers {
-            return Err(TightenError::NoLimit(schema.name.clone()));
-        }
-    }
-    Ok(flow_control.flow_control_schemas)
 }
 
 fn only_denies(fields: &Value) -> Result<(), TightenError> {
@@ -169,66 +130,10 @@ fn deny(spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenE
     Ok(first.len())
 }
 
-fn lower(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenError> {
-    let FlowControlFields { flow_control, fair_queues } = parse_part(fields).ok_or(TightenError::Unreadable)?;
-    if !fair_queues.is_empty() {
-        return Err(TightenError::Queues);
-    }
-    let unknown = |schema: &FlowControlSchema| TightenError::UnknownSchema(schema.name.clone());
-    let Some(present) = spec.get_mut("flowControl").filter(|present| !present.is_null()) else {
-        return flow_control.flow_control_schemas.first().map(unknown).map_or(Ok(()), Err);
-    };
-    let known: FlowControl = parse_part(present).ok_or(TightenError::Unreadable)?;
-    let present = present.as_object_mut().ok_or(TightenError::Unreadable)?;
-    let list = ["flowControlSchemas", "schemas"].into_iter().find(|name| present.contains_key(*name));
-    let list = list.and_then(|name| present.get_mut(name)).and_then(Value::as_array_mut);
-    let mut list: Vec<&mut Value> = list.into_iter().flatten().collect();
-    let mut all = Vec::new();
-    for schema in &flow_control.flow_control_schemas {
-        let mut present = known.flow_control_schemas.iter().enumerate();
-        let (index, known) = present.find(|(_, one)| one.name == schema.name).ok_or_else(|| unknown(schema))?;
-        if schema.token_bucket.is_some() || schema.global_token_bucket.is_some() {
-            return Err(TightenError::Bucket(schema.name.clone()));
-        }
-        let lowered = lowered(known, schema).ok_or_else(|| TightenError::OtherLimit(schema.name.clone()))?;
-        all.push((index, lowered));
-    }
-    for (index, lowered) in all {
-        let written = list.get_mut(index).and_then(|one| one.as_object_mut()).ok_or(TightenError::Unreadable)?;
-        written.extend(lowered);
-    }
-    Ok(())
-}
-
-/// The fields of a limit that are lower. `None` if the two limit different things, or the second one nothing in flight.
-fn lowered(known: &FlowControlSchema, by: &FlowControlSchema) -> Option<Map<String, Value>> {
-    let counted =
-        |schema: &FlowControlSchema| if schema.counts.is_empty() { "All".to_owned() } else { schema.counts.clone() };
-    let is_alike =
-        by.exempt.is_none() && by.strategy.is_empty() && (by.counts.is_empty() || counted(known) == counted(by));
-    if !is_alike {
-        return None;
-    }
-    let mut lowered = Map::new();
-    let mut put = |field: &str, value: Value| lowered.insert(field.to_owned(), value);
-    let (Some(own), Some(other)) = (&known.max_requests_inflight, &by.max_requests_inflight) else { return None };
-    put("maxRequestsInflight", lower_inflight(own, other)?);
-    match (&known.global_max_requests_inflight, &by.global_max_requests_inflight) {
-        (_, None) => {}
-        (Some(known), Some(by)) => drop(put("globalMaxRequestsInflight", lower_inflight(known, by)?)),
-        (None, Some(_)) => return None,
-    }
-    Some(lowered)
-}
-
-/// A limit of 0 refuses each request, those of the owner's operators as well.
-fn lower_inflight(known: &MaxRequestsInflight, by: &MaxRequestsInflight) -> Option<Value> {
-    (by.max >= 1).then(|| json!({"max": known.max.min(by.max)}))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -327,6 +232,34 @@ mod tests {
         let mut expected = spec();
         expected["dispatchPolicies"].as_array_mut().unwrap().insert(0, denial);
         assert_eq!(tight, expected);
+    }
+
+    /// The alternative is what would decide: a policy that tightens is in effect on that, too.
+    #[test]
+    fn shadow_is_tightened_as_what_decides() {
+        let denial =
+            json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "portcullis": {"action": "Deny"}});
+        let denies = json!({"dispatchPolicies": [denial]});
+        let lowers = json!({"flowControl": {"flowControlSchemas": [inflight("few", 3)]}});
+        let own = json!([{"rules": [{"verbs": ["*"], "nonResourceURLs": ["/own"]}]}]);
+        let limits = |max: i32| json!({"flowControlSchemas": [inflight("few", max), inflight("more", 9)]});
+        for (shadow, kind, fields, expected) in [
+            (json!({"dispatchPolicies": own}), PolicyKind::Dispatch, &denies, json!([denial, own[0]])),
+            (json!({"flowControl": limits(7)}), PolicyKind::Dispatch, &denies, Value::Null),
+            (json!({"access": {}}), PolicyKind::Dispatch, &denies, Value::Null),
+            (json!({"flowControl": limits(7)}), PolicyKind::FlowControl, &lowers, limits(3)),
+            (json!({"flowControl": limits(2)}), PolicyKind::FlowControl, &lowers, limits(2)),
+            (json!({"dispatchPolicies": own}), PolicyKind::FlowControl, &lowers, Value::Null),
+        ] {
+            for tightened in [tighten, tighten_known] {
+                let mut tight = spec();
+                tight.insert("portcullis".to_owned(), json!({"shadow": shadow}));
+                tightened(kind, &mut tight, fields).unwrap();
+                let field = if kind == PolicyKind::Dispatch { "dispatchPolicies" } else { "flowControl" };
+                let found = tight["portcullis"]["shadow"].get(field).cloned().unwrap_or_default();
+                assert_eq!(found, expected, "{shadow} {kind}");
+            }
+        }
     }
 
     fn drawn() -> impl Strategy<Value = Value> {

@@ -17,7 +17,7 @@ use super::tokens::check_tokens;
 use super::{Checked, Findings};
 use crate::attached::{is_oversized, is_set};
 use crate::bounds::MAX_TARGETS;
-use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, PolicyKind, group_of};
+use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, PolicyKind, UPSTREAM_API_VERSION, UPSTREAM_KIND, group_of};
 use crate::parse::{parse_part, parse_policy};
 use crate::problem::Problem;
 use crate::secret::PublicBytes;
@@ -133,9 +133,13 @@ fn check_targets(targets: &[PolicyTarget], findings: &mut Findings) {
         let path = format!("{PATH}[{index}]");
         let group = match target.kind.as_str() {
             CLUSTER_KIND => group_of(CLUSTER_API_VERSION),
+            UPSTREAM_KIND => group_of(UPSTREAM_API_VERSION),
             "Gateway" | "HTTPRoute" => GATEWAY_API_GROUP,
             _ => {
-                findings.problem(format!("{path}.kind"), "must be UpstreamCluster, Gateway or HTTPRoute");
+                findings.problem(
+                    format!("{path}.kind"),
+                    "must be UpstreamCluster, KubernetesUpstream, Gateway or HTTPRoute",
+                );
                 continue;
             }
         };
@@ -314,6 +318,15 @@ mod tests {
             (json!(many), vec!["spec.targetRefs"]),
             (json!([target(), target()]), vec!["spec.targetRefs[1]"]),
             (json!([{"kind": "Service", "name": "a"}]), vec!["spec.targetRefs[0].kind"]),
+            (json!([{"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "a"}]), vec![]),
+            (
+                json!([{"group": "proxy.kubegateway.io", "kind": "KubernetesUpstream", "name": "a"}]),
+                vec!["spec.targetRefs[0].group"],
+            ),
+            (
+                json!([{"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "a", "sectionName": "x"}]),
+                vec!["spec.targetRefs[0].sectionName"],
+            ),
             (json!([{"kind": "Gateway", "name": "a"}]), vec!["spec.targetRefs[0].group"]),
             (json!([{"group": GATEWAY_API_GROUP, "kind": "HTTPRoute", "name": ""}]), vec!["spec.targetRefs[0].name"]),
             (

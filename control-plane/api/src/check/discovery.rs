@@ -5,7 +5,7 @@ use super::address_policy::check_address;
 use super::client::Trust;
 use super::endpoint::{Endpoint, ServerHost};
 use super::labels::is_label_value;
-use super::servers::Server;
+use super::servers::{Server, WITHOUT_WEIGHT};
 use super::{Findings, endpoint::EndpointError};
 use crate::bounds::MAX_SERVERS;
 use crate::discovered::{Discovered, DiscoveredServer, discovered_of};
@@ -184,7 +184,7 @@ fn add_usable(found: Vec<DiscoveredServer>, allow_loopback: bool, servers: &mut 
             unused.push(format!("{endpoint} is not used: an object has at most {MAX_SERVERS} servers"));
         } else {
             let zone = if is_label_value(&zone) { zone } else { String::new() };
-            servers.push(Server { endpoint, enabled: true, zone, discovered: true });
+            servers.push(Server { endpoint, enabled: true, zone, weight: WITHOUT_WEIGHT, discovered: true });
         }
     }
     unused

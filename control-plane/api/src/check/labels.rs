@@ -10,36 +10,71 @@ use crate::types::{LabelRequirement, LabelSelector};
 /// The labels that an object needs, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectedLabels {
-    terms: Vec<(String, LabelTerm)>,
+    /// By label, with the values of the operator.
+    terms: Vec<(String, LabelOperator, Vec<String>)>,
 }
 
-/// The value that a label needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LabelTerm {
-    /// One of these.
-    In(Vec<String>),
-    /// None of these, or there is no such label.
-    NotIn(Vec<String>),
-    /// Any.
+/// The way in which a requirement compares a label with its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelOperator {
+    /// One of them.
+    In,
+    /// None of them, or there is no such label.
+    NotIn,
+    /// Any value.
     Exists,
     /// There is no such label.
     DoesNotExist,
 }
 
+/// Why an operator cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelOperatorError {
+    /// It is not known.
+    #[error("must be In, NotIn, Exists or DoesNotExist")]
+    Unknown,
+    /// It has no value to compare with.
+    #[error("needs a value")]
+    NoValue,
+    /// It compares with none.
+    #[error("must be empty for this operator")]
+    Values,
+}
+
 impl SelectedLabels {
     /// Whether an object with these labels is selected. Without a requirement every object is.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.terms.iter().all(|(key, term)| term.holds(labels.get(key)))
+        self.terms.iter().all(|(key, operator, values)| operator.holds(labels.get(key), |value| values.contains(value)))
     }
 }
 
-impl LabelTerm {
-    fn holds(&self, value: Option<&String>) -> bool {
+impl LabelOperator {
+    /// The operator of a requirement with or without values, as Kubernetes has it.
+    ///
+    /// # Errors
+    /// One that is not known, or other values than it takes.
+    pub fn of(operator: &str, has_values: bool) -> Result<Self, LabelOperatorError> {
+        let (operator, needs_values) = match operator {
+            "In" => (Self::In, true),
+            "NotIn" => (Self::NotIn, true),
+            "Exists" => (Self::Exists, false),
+            "DoesNotExist" => (Self::DoesNotExist, false),
+            _ => return Err(LabelOperatorError::Unknown),
+        };
+        match (needs_values, has_values) {
+            (true, false) => Err(LabelOperatorError::NoValue),
+            (false, true) => Err(LabelOperatorError::Values),
+            _ => Ok(operator),
+        }
+    }
+
+    /// Whether the value of a label, if there is one, is as required. `is_listed` says whether it is one of the requirement's.
+    pub fn holds<'a>(self, value: Option<&'a String>, is_listed: impl FnOnce(&'a String) -> bool) -> bool {
         match self {
-            LabelTerm::In(values) => value.is_some_and(|value| values.contains(value)),
-            LabelTerm::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            LabelTerm::Exists => value.is_some(),
-            LabelTerm::DoesNotExist => value.is_none(),
+            Self::In => value.is_some_and(is_listed),
+            Self::NotIn => !value.is_some_and(is_listed),
+            Self::Exists => value.is_some(),
+            Self::DoesNotExist => value.is_none(),
         }
     }
 }
@@ -56,17 +91,18 @@ pub(super) fn check_selector(raw: &LabelSelector, path: &str, findings: &mut Fin
         let at = format!("{path}.matchLabels");
         check_key(key, &at, findings);
         check_value(value, &format!("{at}.{key}"), findings);
-        terms.push((key.clone(), LabelTerm::In(vec![value.clone()])));
+        terms.push((key.clone(), LabelOperator::In, vec![value.clone()]));
     }
     for (index, requirement) in raw.match_expressions.iter().enumerate() {
         let at = format!("{path}.matchExpressions[{index}]");
         check_key(&requirement.key, &format!("{at}.key"), findings);
-        terms.extend(check_term(requirement, &at, findings).map(|term| (requirement.key.clone(), term)));
+        let operator = check_operator(requirement, &at, findings);
+        terms.extend(operator.map(|operator| (requirement.key.clone(), operator, requirement.values.clone())));
     }
     SelectedLabels { terms }
 }
 
-fn check_term(raw: &LabelRequirement, path: &str, findings: &mut Findings) -> Option<LabelTerm> {
+fn check_operator(raw: &LabelRequirement, path: &str, findings: &mut Findings) -> Option<LabelOperator> {
     let (count, at) = (raw.values.len(), format!("{path}.values"));
     if count > MAX_SELECTOR_VALUES {
         findings.problem(at, format!("has {count} entries, more than {MAX_SELECTOR_VALUES}"));
@@ -75,21 +111,13 @@ fn check_term(raw: &LabelRequirement, path: &str, findings: &mut Findings) -> Op
     for (index, value) in raw.values.iter().enumerate() {
         check_value(value, &format!("{at}[{index}]"), findings);
     }
-    let (term, needs_values) = match raw.operator.as_str() {
-        "In" => (LabelTerm::In(raw.values.clone()), true),
-        "NotIn" => (LabelTerm::NotIn(raw.values.clone()), true),
-        "Exists" => (LabelTerm::Exists, false),
-        "DoesNotExist" => (LabelTerm::DoesNotExist, false),
-        _ => {
-            findings.problem(format!("{path}.operator"), "must be In, NotIn, Exists or DoesNotExist");
-            return None;
-        }
-    };
-    if needs_values == raw.values.is_empty() {
-        let message = if needs_values { "needs a value" } else { "must be empty for this operator" };
-        findings.problem(at, message);
-    }
-    Some(term)
+    let operator = LabelOperator::of(&raw.operator, !raw.values.is_empty());
+    operator
+        .map_err(|error| {
+            let of_operator = error == LabelOperatorError::Unknown;
+            findings.problem(if of_operator { format!("{path}.operator") } else { at }, error.to_string());
+        })
+        .ok()
 }
 
 fn check_key(key: &str, path: &str, findings: &mut Findings) {

@@ -62,10 +62,15 @@ pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], fin
             "at least one policy that decides is required: without it every request is refused",
         );
     }
+    let has_weights = servers.iter().any(Server::has_weight) && !spec.passes_tls_through();
     let mut policies = Vec::with_capacity(raw.len());
     for (index, policy) in raw.iter().enumerate() {
         let path = format!("spec.dispatchPolicies[{index}]");
         let strategy = check_strategy(&policy.strategy, &path, findings);
+        if has_weights && strategy != Strategy::RoundRobin {
+            let message = "shares these requests without the servers' weights: only RoundRobin uses them";
+            findings.warn(Problem::coded(ProblemCode::NoEffect, format!("{path}.strategy"), message));
+        }
         flow_control::check_reference(&policy.flow_control_schema_name, spec, &path, findings);
         if policy.rules.is_empty() {
             findings.problem(format!("{path}.rules"), "at least one rule is required");

@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use portcullis_filter_config::{AccessLists, AccessScope, ProtectedIdentities, Rebalance, RequestHeaders};
 
@@ -6,7 +6,10 @@ use super::access::check_access;
 use super::certificates::{KeyPair, read_client_bundle, read_key_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
+use super::listener::{check_addresses, distinct};
+use super::listener_tls::{DownstreamTls, check_listener_tls};
 use super::protected::check_protected;
+use super::proxies::{ProxyProtocol, check_proxy_protocol, check_trusted_hops};
 use super::rebalance::check_rebalance;
 use super::tracing::{Tracing, check_tracing};
 use super::tunnel::{Tunnel, check_tunnel};
@@ -19,10 +22,6 @@ use crate::types::{
     WildcardSubdomains,
 };
 
-/// Most proxies in a row. Envoy has no bound of its own.
-const MAX_TRUSTED_HOPS: u32 = 16;
-/// More than a content network, a load balancer and two ingresses is more likely a mistake.
-const UNUSUAL_HOPS: u32 = 4;
 /// Clients of each kind that are counted by name, if the settings do not say how many, and at most.
 const TOP_TALKERS: (u32, u32) = (100, 1_000);
 
@@ -35,6 +34,10 @@ pub struct Settings {
     pub address: IpAddr,
     /// The port for clients.
     pub port: u16,
+    /// Further addresses and ports for clients.
+    pub additional_addresses: Vec<SocketAddr>,
+    /// TLS between clients and the gateway.
+    pub tls: DownstreamTls,
     /// Addresses that clusters may claim as virtual IPs.
     pub virtual_ips: Vec<Cidr>,
     /// The port for proxies that send a client's address.
@@ -75,15 +78,6 @@ pub struct Settings {
     pub wasm_module_path: String,
     /// Traces of requests; `None` if there are none.
     pub tracing: Option<Tracing>,
-}
-
-/// The port for proxies that send a client's address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyProtocol {
-    /// A port of their own; `None` if all clients come through them.
-    pub port: Option<u16>,
-    /// The proxies' own addresses, never empty.
-    pub trusted: Vec<Cidr>,
 }
 
 /// The destination of the access log.
@@ -130,6 +124,8 @@ impl Default for Settings {
             instance: "portcullis".to_owned(),
             address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             port: 6443,
+            additional_addresses: Vec::new(),
+            tls: DownstreamTls::default(),
             virtual_ips: Vec::new(),
             proxy_protocol: None,
             tunnel: None,
@@ -154,18 +150,37 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The addresses and ports for clients; the first are [`Settings::address`] and [`Settings::port`].
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let first = SocketAddr::new(self.address, self.port);
+        std::iter::once(first).chain(self.additional_addresses.iter().copied()).collect()
+    }
+
+    /// The IP addresses of all of these, each once: those of the ports for proxies and tunnels, and of Gateways that have none of
+    /// their own. One that `0.0.0.0` or `::` contains is left out.
+    pub fn ips(&self) -> Vec<IpAddr> {
+        distinct(self.addresses().iter().map(SocketAddr::ip))
+    }
+}
+
 /// Checks `GatewaySettings`.
 pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
     let mut findings = Findings::default();
     let default = Settings::default();
+    let first = SocketAddr::new(default.address, default.port);
+    let addresses = check_addresses(&raw.spec.listener, first, &mut findings);
+    let (first, additional_addresses) = addresses.parts(first);
     let settings = Settings {
         instance: check_instance_id(raw, default.instance, &mut findings),
-        address: check_address(raw, default.address, &mut findings),
-        port: raw.spec.listener.port.unwrap_or(default.port),
+        address: first.ip(),
+        port: first.port(),
+        additional_addresses,
+        tls: check_listener_tls(&raw.spec.listener.tls, &mut findings),
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
-        proxy_protocol: check_proxy_protocol(raw, &mut findings),
-        tunnel: check_tunnel(&raw.spec.listener, raw.spec.listener.port.unwrap_or(default.port), &mut findings),
-        trusted_hops: check_trusted_hops(raw, &mut findings),
+        proxy_protocol: check_proxy_protocol(&raw.spec.listener, &addresses, &mut findings),
+        tunnel: check_tunnel(&raw.spec.listener, &addresses, &mut findings),
+        trusted_hops: check_trusted_hops(&raw.spec.listener, &mut findings),
         hsts: raw.spec.listener.hsts.as_ref().map(StrictTransportSecurity::value),
         default_certificate: check_default_certificate(raw, &mut findings),
         default_client_ca: check_default_client_ca(raw, &mut findings),
@@ -183,13 +198,6 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
         tracing: check_tracing(raw.spec.tracing.as_ref(), &mut findings),
     };
-    if settings.port == 0 {
-        findings.problem("spec.listener.port", "must not be 0");
-    }
-    if settings.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port == Some(settings.port)) {
-        let message = "is the same as listener.port: omit it if all clients come through proxies";
-        findings.problem("spec.listener.proxyProtocol.port", message);
-    }
     findings.finish(Some(settings))
 }
 
@@ -199,51 +207,6 @@ fn check_instance_id(raw: &GatewaySettings, default: String, findings: &mut Find
         findings.problem("spec.instance", "must be a DNS label: lower-case letters, digits and -");
     }
     instance
-}
-
-fn check_address(raw: &GatewaySettings, default: IpAddr, findings: &mut Findings) -> IpAddr {
-    let Some(text) = &raw.spec.listener.address else { return default };
-    text.parse().unwrap_or_else(|_| {
-        findings.problem("spec.listener.address", "must be an IP address");
-        default
-    })
-}
-
-fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Option<ProxyProtocol> {
-    let raw = raw.spec.listener.proxy_protocol.as_ref()?;
-    let path = "spec.listener.proxyProtocol";
-    let trusted = check_ranges(&raw.trusted_proxies, &format!("{path}.trustedProxies"), findings);
-    if raw.trusted_proxies.is_empty() {
-        findings.problem(format!("{path}.trustedProxies"), "at least one is required: no client could connect");
-    }
-    if trusted.iter().any(|range| range.length == 0) {
-        findings.warning(format!("{path}.trustedProxies"), "every client may claim any address");
-    }
-    if raw.port == Some(0) {
-        findings.problem(format!("{path}.port"), "must not be 0");
-    }
-    Some(ProxyProtocol { port: raw.port, trusted })
-}
-
-fn check_trusted_hops(raw: &GatewaySettings, findings: &mut Findings) -> u32 {
-    let (listener, path) = (&raw.spec.listener, "spec.listener.trustedHops");
-    let hops = listener.trusted_hops.unwrap_or_default();
-    if hops > MAX_TRUSTED_HOPS {
-        findings.problem(path, format!("must be at most {MAX_TRUSTED_HOPS}"));
-    } else if hops > 0 {
-        if hops > UNUSUAL_HOPS {
-            findings.warning(path, "is unusually high: clients behind fewer proxies choose the address that is used");
-        }
-        if !listener.virtual_ips.is_empty() {
-            let message = "applies to virtual IPs, too: clients that bypass the proxies choose their address";
-            findings.warning(path, message);
-        }
-        if listener.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port.is_some()) {
-            let message = "applies to both ports: clients that bypass the proxies choose their address";
-            findings.warning(path, message);
-        }
-    }
-    hops
 }
 
 fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {
@@ -332,34 +295,6 @@ mod tests {
         });
         let checked = check_settings(&crate::parse_settings(&document).unwrap());
         checked.outcome.map(|settings| settings.access_log).map_err(|problems| problems[0].to_string())
-    }
-
-    fn hops(listener: serde_json::Value) -> (Result<u32, String>, usize) {
-        let document = json!({
-            "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"},
-            "spec": {"listener": listener},
-        });
-        let checked = check_settings(&crate::parse_settings(&document).unwrap());
-        let hops = checked.outcome.map(|settings| settings.trusted_hops);
-        (hops.map_err(|problems| problems[0].to_string()), checked.warnings.len())
-    }
-
-    #[test]
-    fn trusted_hops_are_bounded_and_warned_about() {
-        let proxies = |more: serde_json::Value| {
-            let mut door = json!({"trustedProxies": ["10.0.0.1"]});
-            door.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            json!({"trustedHops": 1, "proxyProtocol": door})
-        };
-        assert_eq!(hops(json!({})), (Ok(0), 0));
-        assert_eq!(hops(json!({"trustedHops": 2})), (Ok(2), 0));
-        assert_eq!(hops(proxies(json!({}))), (Ok(1), 0), "legal together");
-        assert_eq!(hops(proxies(json!({"port": 6444}))), (Ok(1), 1));
-        assert_eq!(hops(json!({"trustedHops": 1, "virtualIPs": ["10.0.0.0/8"]})), (Ok(1), 1));
-        assert_eq!(hops(json!({"trustedHops": 5})), (Ok(5), 1));
-        assert_eq!(hops(json!({"trustedHops": 16})), (Ok(16), 1));
-        let refused = "spec.listener.trustedHops: must be at most 16";
-        assert_eq!(hops(json!({"trustedHops": 17})), (Err(refused.to_owned()), 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use super::Findings;
 use super::cidr::{Cidr, check_ranges};
 use super::identity::is_header_name;
+use super::listener::ListenerAddresses;
 use crate::types::ListenerSettings;
 
 /// The header that Gardener's apiserver-proxy sends.
@@ -17,15 +18,19 @@ pub struct Tunnel {
     pub sources: Vec<Cidr>,
 }
 
-/// Checks the port for HTTP CONNECT beside those of the listener. `port` is that of `listener.port`.
-pub(super) fn check_tunnel(listener: &ListenerSettings, port: u16, findings: &mut Findings) -> Option<Tunnel> {
+/// Checks the port for HTTP CONNECT beside those of the listener.
+pub(super) fn check_tunnel(
+    listener: &ListenerSettings,
+    addresses: &ListenerAddresses,
+    findings: &mut Findings,
+) -> Option<Tunnel> {
     let raw = listener.tunnel.as_ref()?;
     let path = "spec.listener.tunnel";
     let proxies = listener.proxy_protocol.as_ref().and_then(|proxies| proxies.port);
     if raw.port == 0 {
         findings.problem(format!("{path}.port"), "must not be 0");
-    } else if raw.port == port {
-        findings.problem(format!("{path}.port"), "is the same as listener.port");
+    } else if let Some(field) = addresses.field_of_port(raw.port) {
+        findings.problem(format!("{path}.port"), format!("is the same as {field}"));
     } else if Some(raw.port) == proxies {
         findings.problem(format!("{path}.port"), "is the same as listener.proxyProtocol.port");
     }
@@ -42,12 +47,14 @@ pub(super) fn check_tunnel(listener: &ListenerSettings, port: u16, findings: &mu
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::listener::check_addresses;
     use super::*;
 
     fn tunnel(listener: Value) -> Result<Option<Tunnel>, String> {
         let mut findings = Findings::default();
         let listener: ListenerSettings = serde_json::from_value(listener).map_err(|error| error.to_string())?;
-        let tunnel = check_tunnel(&listener, 6443, &mut findings);
+        let addresses = check_addresses(&listener, ([0, 0, 0, 0], 6443).into(), &mut findings);
+        let tunnel = check_tunnel(&listener, &addresses, &mut findings);
         findings.problems.first().map_or(Ok(tunnel), |problem| Err(problem.to_string()))
     }
 

@@ -1,15 +1,19 @@
-//! `KubernetesUpstreams`: the same checked form as that of an `UpstreamCluster` with these fields and one policy for all requests.
+//! `KubernetesUpstreams`: the same checked form as that of an `UpstreamCluster` with these fields, and with the rules of the policies
+//! that are attached to it.
+
+use serde_json::Value;
 
 use super::cluster::{ClientVerification, Cluster, read};
 use super::endpoint::{ServerHost, parse_endpoint};
-use super::profiles::everything;
+use super::origins::check_origins;
 use super::{Checked, Findings};
-use crate::bounds::MAX_UPSTREAM_SERVERS;
+use crate::bounds::{MAX_POLICIES, MAX_UPSTREAM_SERVERS};
 use crate::dns_name::is_dns_label;
+use crate::parse::parse_part;
 use crate::referenced_data::UpstreamMaterial;
 use crate::types::{
-    ClientConfig, DispatchPolicy, KubernetesUpstream, ObjectMeta, PairReference, PortcullisSpec, References,
-    SecureServing, ServerDetails, ServerSpec, TokensSpec, UpstreamCluster, UpstreamClusterSpec, UpstreamServer,
+    ClientConfig, KubernetesUpstream, ObjectMeta, PairReference, PortcullisSpec, References, SecureServing,
+    ServerDetails, ServerSpec, TokensSpec, UpstreamCluster, UpstreamClusterSpec, UpstreamServer,
 };
 
 /// The key of a `KubernetesUpstream` beside the names of `UpstreamClusters`, none of which has a slash.
@@ -22,17 +26,13 @@ pub fn upstream_of_key(key: &str) -> Option<(&str, &str)> {
     key.split_once('/')
 }
 
-/// Checks a `KubernetesUpstream` with the content of its references. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
-/// The checked form has the object's [`upstream_key`] as its name, and no host name.
-pub fn check_upstream(raw: &KubernetesUpstream, material: &UpstreamMaterial, allow_loopback: bool) -> Checked<Cluster> {
-    check_upstream_behind_doors(raw, material, &[], allow_loopback)
-}
-
-/// Checks it for the requests that come by doors with these denials ([`crate::door_denials`]), which are asked before its one policy.
-pub fn check_upstream_behind_doors(
+/// Checks a `KubernetesUpstream` with the content of its references and its rules ([`crate::upstream_rules`], with those of doors by
+/// [`crate::behind_door`]). `allow_loopback` is `allowLoopbackUpstreams` of the settings. The checked form has the object's
+/// [`upstream_key`] as its name, and no host name.
+pub fn check_upstream(
     raw: &KubernetesUpstream,
     material: &UpstreamMaterial,
-    denials: &[DispatchPolicy],
+    rules: &Value,
     allow_loopback: bool,
 ) -> Checked<Cluster> {
     let mut findings = Findings::default();
@@ -41,10 +41,19 @@ pub fn check_upstream_behind_doors(
     if !check_servers(raw, &mut findings) {
         return findings.finish(None);
     }
+    let Some(of_policies) = rules.get("spec").and_then(parse_part::<UpstreamClusterSpec>) else {
+        findings.problem("", "its policies cannot be read");
+        return findings.finish(None);
+    };
+    if !check_count(of_policies.dispatch_policies.len(), &mut findings) {
+        return findings.finish(None);
+    }
     check_references(raw, &mut findings);
     let mut of_cluster = Findings::default();
     let name = upstream_key(namespace, &raw.metadata.name);
-    let cluster = read(&as_cluster(raw, material, denials), name, allow_loopback, &mut of_cluster);
+    let as_cluster = UpstreamCluster { status: rules.get("status").cloned(), ..as_cluster(raw, material, of_policies) };
+    let cluster = read(&as_cluster, name, allow_loopback, &mut of_cluster);
+    check_origins(&as_cluster, &mut of_cluster);
     for mut problem in of_cluster.problems {
         problem.path = own_path(&problem.path);
         // One problem for a field: its own comes first.
@@ -91,6 +100,17 @@ fn check_servers(raw: &KubernetesUpstream, findings: &mut Findings) -> bool {
     is_within
 }
 
+/// Whether there are as few dispatch policies as an `UpstreamCluster` may have.
+fn check_count(count: usize, findings: &mut Findings) -> bool {
+    let is_within = count <= MAX_POLICIES;
+    if !is_within {
+        let message =
+            format!("with the policies of Gateways and routes it has {count}: at most {MAX_POLICIES} are possible");
+        findings.problem("spec", message);
+    }
+    is_within
+}
+
 fn check_references(raw: &KubernetesUpstream, findings: &mut Findings) {
     let references = &raw.spec.references;
     if raw.spec.server_name.is_empty() {
@@ -110,15 +130,21 @@ fn check_references(raw: &KubernetesUpstream, findings: &mut Findings) {
     }
 }
 
-/// The `UpstreamCluster` with these fields.
-fn as_cluster(raw: &KubernetesUpstream, material: &UpstreamMaterial, denials: &[DispatchPolicy]) -> UpstreamCluster {
+/// The `UpstreamCluster` with these fields, and those of policies.
+fn as_cluster(
+    raw: &KubernetesUpstream,
+    material: &UpstreamMaterial,
+    of_policies: UpstreamClusterSpec,
+) -> UpstreamCluster {
     let spec = &raw.spec;
-    let mut dispatch_policies = denials.to_vec();
-    dispatch_policies.push(DispatchPolicy { rules: vec![everything()], ..DispatchPolicy::default() });
     let servers = spec.servers.iter();
     let server = |one: &UpstreamServer| ServerSpec { endpoint: one.endpoint.clone(), disabled: one.disabled };
-    let details = |one: &UpstreamServer| ServerDetails { endpoint: one.endpoint.clone(), zone: one.zone.clone() };
-    let has_zones = spec.servers.iter().any(|server| !server.zone.is_empty());
+    let details = |one: &UpstreamServer| ServerDetails {
+        endpoint: one.endpoint.clone(),
+        zone: one.zone.clone(),
+        weight: one.weight,
+    };
+    let has_details = spec.servers.iter().any(|server| !server.zone.is_empty() || server.weight.is_some());
     UpstreamCluster {
         api_version: crate::CLUSTER_API_VERSION.to_owned(),
         kind: crate::CLUSTER_KIND.to_owned(),
@@ -139,9 +165,11 @@ fn as_cluster(raw: &KubernetesUpstream, material: &UpstreamMaterial, denials: &[
                 ..ClientConfig::default()
             },
             secure_serving: SecureServing { client_ca_data: material.client_ca.clone(), ..SecureServing::default() },
-            dispatch_policies,
+            dispatch_policies: of_policies.dispatch_policies,
+            flow_control: of_policies.flow_control,
             portcullis: PortcullisSpec {
-                servers: servers.filter(|_| has_zones).map(details).collect(),
+                fair_queues: of_policies.portcullis.fair_queues,
+                servers: servers.filter(|_| has_details).map(details).collect(),
                 request_timeout: spec.request_timeout.clone(),
                 drain_period: spec.drain_period.clone(),
                 max_session_duration: spec.max_session_duration.clone(),

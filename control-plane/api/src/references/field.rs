@@ -21,6 +21,8 @@ pub(super) struct ReferenceField {
     pub(super) is_set: fn(&UpstreamClusterSpec) -> bool,
     /// Puts a placeholder into the fields that it replaces, so that the rest of an object can be checked.
     pub(super) assume: fn(&mut UpstreamClusterSpec),
+    /// The same placeholder in a document: its field, and the content; none where the gateway's default is used.
+    pub(super) placeholder: Option<(&'static str, &'static [u8])>,
 }
 
 /// A certificate whose key is unknown: the placeholder for authorities.
@@ -57,6 +59,7 @@ pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
         is_set: |spec| !spec.secure_serving.cert_data.is_empty() || !spec.secure_serving.key_data.is_empty(),
         // The gateway's default certificate is used.
         assume: |_| {},
+        placeholder: None,
     },
     ReferenceField {
         name: "clientCA",
@@ -66,6 +69,7 @@ pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
         of: |references| references.client_ca.as_ref().map(authority),
         is_set: |spec| !spec.secure_serving.client_ca_data.is_empty(),
         assume: |spec| spec.secure_serving.client_ca_data = unknown_authority(),
+        placeholder: Some(("clientCAData", UNKNOWN_AUTHORITY.as_bytes())),
     },
     ReferenceField {
         name: "client",
@@ -75,6 +79,7 @@ pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
         of: |references| references.client.as_ref().map(pair),
         is_set: |spec| !spec.client_config.cert_data.is_empty() || !spec.client_config.key_data.is_empty(),
         assume: unknown_token,
+        placeholder: Some(("bearerToken", UNKNOWN_TOKEN)),
     },
     ReferenceField {
         name: "token",
@@ -84,6 +89,7 @@ pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
         of: |references| references.token.as_ref().map(token),
         is_set: |spec| !spec.client_config.bearer_token.is_empty(),
         assume: unknown_token,
+        placeholder: Some(("bearerToken", UNKNOWN_TOKEN)),
     },
     ReferenceField {
         name: "upstreamCA",
@@ -93,6 +99,7 @@ pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
         of: |references| references.upstream_ca.as_ref().map(authority),
         is_set: |spec| !spec.client_config.ca_data.is_empty(),
         assume: |spec| spec.client_config.ca_data = unknown_authority(),
+        placeholder: Some(("caData", UNKNOWN_AUTHORITY.as_bytes())),
     },
 ];
 

@@ -17,7 +17,7 @@ mod tests;
 
 pub(crate) use field::UNKNOWN_TOKEN;
 pub use field::{content_of_references, reference_of_path};
-pub use resolve::{Resolution, referenced_files, resolve};
+pub use resolve::{Resolution, referenced_files, resolve, with_placeholders};
 pub use settings::{resolve_settings, without_references};
 pub(crate) use settings::{unresolved_authority, unresolved_certificate};
 pub(crate) use shape::check_references;

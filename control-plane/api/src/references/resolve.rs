@@ -37,11 +37,35 @@ pub fn resolve(document: &Arc<Value>, referenced_data: &ReferencedData) -> Resol
             continue;
         }
         match found(&reference, name, referenced_data) {
-            Ok(values) => put(Arc::make_mut(&mut resolution.document), field, &values),
+            Ok(values) => {
+                let document = Arc::make_mut(&mut resolution.document);
+                let values: Vec<&[u8]> = values.into_iter().map(SecretBytes::expose).collect();
+                take(document, field);
+                fill(document, field.parent, field.fields, &values);
+            }
             Err(message) => resolution.problems.push(Problem::new(field.path, message)),
         }
     }
     resolution
+}
+
+/// An `UpstreamCluster` document with the placeholders of [`crate::check_cluster`] in the place of references that are not resolved,
+/// so that its translation can be judged without what they refer to. It must not be served.
+pub fn with_placeholders(document: &Arc<Value>) -> Arc<Value> {
+    let mut assumed = Arc::clone(document);
+    let Some(references) = references_of(document) else { return assumed };
+    for field in &REFERENCE_FIELDS {
+        let is_sound = (field.of)(&references).is_some_and(|reference| shape_error(&reference).is_none());
+        if !is_sound || field.is_inline(document) {
+            continue;
+        }
+        let document = Arc::make_mut(&mut assumed);
+        take(document, field);
+        if let Some((name, content)) = field.placeholder {
+            fill(document, field.parent, &[name], &[content]);
+        }
+    }
+    assumed
 }
 
 /// The paths of the files that a document refers to, as far as they are well-formed.
@@ -75,18 +99,22 @@ fn found<'m>(
     }
 }
 
-/// Writes the values into the fields that the reference replaces, and takes the reference away.
-fn put(document: &mut Value, field: &ReferenceField, values: &[&SecretBytes]) {
+/// Takes a reference away.
+fn take(document: &mut Value, field: &ReferenceField) {
     if let Some(references) = document.pointer_mut("/spec/portcullis/references").and_then(Value::as_object_mut) {
         references.remove(field.name);
     }
+}
+
+/// Writes values into fields of an object below `spec`.
+fn fill(document: &mut Value, parent: &str, fields: &[&str], values: &[&[u8]]) {
     let Some(spec) = document.pointer_mut("/spec").and_then(Value::as_object_mut) else { return };
-    let parent = spec.entry(field.parent).or_insert(Value::Null);
+    let parent = spec.entry(parent).or_insert(Value::Null);
     if parent.is_null() {
         *parent = Value::Object(Map::new());
     }
     let Some(parent) = parent.as_object_mut() else { return };
-    for (field, value) in field.fields.iter().zip(values) {
-        parent.insert((*field).to_owned(), Value::String(STANDARD.encode(value.expose())));
+    for (field, value) in fields.iter().zip(values) {
+        parent.insert((*field).to_owned(), Value::String(STANDARD.encode(value)));
     }
 }

@@ -195,8 +195,6 @@ fn unresolved(path: &str, reference: &Reference<'_>, inline: Option<&str>) -> Op
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
@@ -223,8 +221,7 @@ mod tests {
         let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
         let files = [("tls.crt", bytes(&cert.pem())), ("tls.key", bytes(&key.serialize_pem())), ("none", None)];
-        let referenced_data =
-            ReferencedData::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
+        let referenced_data = ReferencedData::files(files.map(|(path, bytes)| (path.to_owned(), bytes)));
         let file = |certificate: &str, key: &str| json!({"file": {"certificate": certificate, "privateKey": key}});
         let mut beside = file("tls.crt", "tls.key");
         beside["certData"] = json!("eA==");
@@ -257,8 +254,7 @@ mod tests {
     fn default_client_ca_is_read_from_data_or_a_file() {
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
         let files = [("ca.crt", bytes(UNKNOWN_AUTHORITY)), ("empty", bytes(" ")), ("none", None)];
-        let referenced_data =
-            ReferencedData::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
+        let referenced_data = ReferencedData::files(files.map(|(path, bytes)| (path.to_owned(), bytes)));
         let with = |authority: &Value| {
             let mut document = settings(Value::Null);
             document["spec"] = json!({"defaultClientCA": authority});
@@ -323,7 +319,7 @@ mod tests {
         }
         let mut document = settings(json!({"secret": {"name": "own"}}));
         assert!(without_references(&document).1);
-        resolve_settings(&mut document, &ReferencedData::Files(BTreeMap::new()));
+        resolve_settings(&mut document, &ReferencedData::files([]));
         assert!(problems(&document).contains("spec.defaultCertificate.secret: there is no Secret"));
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{reference_of_path, referenced_files, resolve};
+use super::{reference_of_path, referenced_files, resolve, with_placeholders};
 use crate::check::check_cluster;
 use crate::parse::parse_cluster;
 use crate::problem::Problem;
@@ -56,7 +56,7 @@ fn referenced_data_replaces_the_field() {
         let text = other.iter().find(|(key, _)| *key == name).unwrap().1;
         (path.to_owned(), Some(SecretBytes::new(text.as_bytes().to_vec())))
     });
-    let files = ReferencedData::Files(files.collect());
+    let files = ReferencedData::files(files);
     let by_default = json!({"secret": {"name": "tls"}});
     let named = |keys: Value| {
         let mut reference = json!({"secret": {"name": "other"}});
@@ -121,10 +121,10 @@ fn reference_reaches_no_further_than_its_writer_may() {
     assert!(problem(file.clone(), &ReferencedData::None).contains("directory source"));
     assert!(problem(secret("x"), &ReferencedData::None).contains("Kubernetes source"));
     let mut files = BTreeMap::from([("a/b".to_owned(), None)]);
-    let missing = problem(file.clone(), &ReferencedData::Files(files.clone()));
-    assert_eq!(problem(file.clone(), &ReferencedData::Files(BTreeMap::new())), missing);
+    let missing = problem(file.clone(), &ReferencedData::files(files.clone()));
+    assert_eq!(problem(file.clone(), &ReferencedData::files([])), missing);
     files.insert("a/b".to_owned(), Some(SecretBytes::new(b"\n".to_vec())));
-    assert_eq!(problem(file, &ReferencedData::Files(files)), "the file is empty");
+    assert_eq!(problem(file, &ReferencedData::files(files)), "the file is empty");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn reference_that_is_wrong_in_itself_is_refused() {
     for (references, message) in rows {
         let document = Arc::new(with_references(references.clone()));
         assert_eq!(referenced_files(&document).len(), 0, "{references}");
-        let resolution = resolve(&document, &ReferencedData::Files(BTreeMap::new()));
+        let resolution = resolve(&document, &ReferencedData::files([]));
         assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
         let found = problems(&document);
         let is_expected = |problem: &Problem| problem.message.contains(message) && problem.code == ProblemCode::Invalid;
@@ -188,6 +188,25 @@ fn rest_of_an_object_is_checked_without_what_it_refers_to() {
     let found = problems(&document);
     assert_eq!(found.len(), 4, "{found:?}");
     assert_eq!(found[3].path, "spec.dispatchPolicies");
+}
+
+#[test]
+fn placeholders_are_in_the_place_of_every_reference() {
+    let (file, pair) = (json!({"file": "x"}), json!({"file": {"certificate": "c", "privateKey": "k"}}));
+    for references in [
+        json!({"client": pair, "upstreamCA": file, "clientCA": file, "serving": pair}),
+        json!({"token": {"secret": {"name": "x"}}, "upstreamCA": file}),
+    ] {
+        let document = Arc::new(with_references(references.clone()));
+        assert!(!problems(&document).is_empty(), "{references}");
+        let assumed = with_placeholders(&document);
+        assert_eq!(problems(&assumed), [], "{references}");
+        assert_eq!(assumed["spec"]["portcullis"]["references"], json!({}), "{references}");
+    }
+    let wrong = Arc::new(with_references(json!({"token": {}})));
+    assert_eq!(problems(&with_placeholders(&wrong)), problems(&wrong), "a mistake stays one");
+    let resolved = Arc::new(document(json!({"clientConfig": {"bearerToken": "YQ=="}})));
+    assert!(Arc::ptr_eq(&with_placeholders(&resolved), &resolved));
 }
 
 #[test]

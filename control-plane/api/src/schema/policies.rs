@@ -55,7 +55,7 @@ pub(super) fn policy_schema(kind: PolicyKind) -> Value {
 fn targets() -> Vec<(&'static str, Value)> {
     let one = cel("has(self.defaults) != has(self.overrides)", "exactly one of defaults and overrides is required", "");
     let group = cel(
-        "self.group == (self.kind == 'UpstreamCluster' ? 'proxy.kubegateway.io' : 'gateway.networking.k8s.io')",
+        "self.group == (self.kind == 'UpstreamCluster' ? 'proxy.kubegateway.io' : self.kind == 'KubernetesUpstream' ? 'portcullis.dev' : 'gateway.networking.k8s.io')",
         "is not that of the kind",
         ".group",
     );
@@ -64,7 +64,7 @@ fn targets() -> Vec<(&'static str, Value)> {
         ("", json!({"required": ["targetRefs"], "x-kubernetes-validations": [one]})),
         ("targetRefs", json!({"minItems": 1, "maxItems": MAX_TARGETS})),
         ("targetRefs[]", json!({"required": ["group", "kind", "name"], "x-kubernetes-validations": [group, section]})),
-        ("targetRefs[].kind", json!({"enum": ["UpstreamCluster", "Gateway", "HTTPRoute"]})),
+        ("targetRefs[].kind", json!({"enum": ["UpstreamCluster", "KubernetesUpstream", "Gateway", "HTTPRoute"]})),
         ("targetRefs[].name", json!({"minLength": 1, "maxLength": 253})),
         ("targetRefs[].sectionName", json!({"minLength": 1, "maxLength": 253})),
     ]

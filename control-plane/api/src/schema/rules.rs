@@ -4,7 +4,7 @@ use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
     MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES,
-    MAX_SCHEMAS, MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
+    MAX_SCHEMAS, MAX_SERVER_WEIGHT, MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -337,6 +337,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.servers[]", json!({"required": ["endpoint"]})),
         ("portcullis.servers[].endpoint", json!({"pattern": ENDPOINT})),
         ("portcullis.servers[].zone", json!({"maxLength": MAX_ZONE, "pattern": ZONE})),
+        ("portcullis.servers[].weight", json!({"minimum": 1, "maximum": MAX_SERVER_WEIGHT})),
         ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES, "x-kubernetes-list-type": "set"})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::rules::{FILE, LABEL, SECRET_KEY, SECRET_NAME, cel};
-use crate::bounds::{MAX_ACCESS_ENTRIES, MAX_USER_AGENTS};
+use crate::bounds::{MAX_ACCESS_ENTRIES, MAX_ADDITIONAL_ADDRESSES, MAX_CIPHER_SUITES, MAX_USER_AGENTS};
 
 /// An IP address, as far as its characters go.
 const ADDRESS: &str = "^[0-9A-Fa-f:.]+$";
@@ -50,6 +50,12 @@ fn listener() -> Vec<(&'static str, Value)> {
     vec![
         ("listener.address", json!({"maxLength": 45, "pattern": ADDRESS})),
         ("listener.port", port()),
+        ("listener.additionalAddresses", json!({"maxItems": MAX_ADDITIONAL_ADDRESSES})),
+        ("listener.additionalAddresses[].address", json!({"maxLength": 45, "pattern": ADDRESS})),
+        ("listener.additionalAddresses[].port", port()),
+        ("listener.tls.minimumVersion", words(&["TLSv1_2", "TLSv1_3"])),
+        ("listener.tls.cipherSuites", json!({"maxItems": MAX_CIPHER_SUITES})),
+        ("listener.tls.cipherSuites[]", json!({"maxLength": 64, "pattern": "^TLS_ECDHE_(ECDSA|RSA)_WITH_"})),
         ("listener.proxyProtocol", json!({"required": ["trustedProxies"]})),
         ("listener.proxyProtocol.port", port()),
         ("listener.proxyProtocol.trustedProxies", json!({"minItems": 1})),

@@ -113,6 +113,7 @@ fn rule_of_an_upstream_finds_its_field() {
     for (path, keyword) in [
         ("serverName", "maxLength"),
         ("servers[].zone", "pattern"),
+        ("servers[].weight", "maximum"),
         ("healthCheck.interval", "x-kubernetes-validations"),
         ("credentialCache.tokenTTL", "pattern"),
         ("upstreamIdentity", "enum"),

@@ -38,8 +38,8 @@ fn shared(path: &str) -> Option<String> {
         return Some("serverName".to_owned());
     }
     let field = path.strip_prefix("portcullis.")?;
-    if let Some(of_server) = field.strip_prefix("servers[].zone") {
-        return Some(format!("servers[].zone{of_server}"));
+    if ["servers[].zone", "servers[].weight"].contains(&field) {
+        return Some(field.to_owned());
     }
     let name = field.split(['.', '[']).next().unwrap_or_default();
     SHARED.contains(&name).then(|| field.to_owned())

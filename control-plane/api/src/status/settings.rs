@@ -31,7 +31,7 @@ pub struct FilledDefault {
 
 /// Defaults of `GatewaySettings` that are more than their types' own. The page of the reference has the same, and a test there
 /// compares them with the check.
-const DEFAULTS: [(&str, &str); 24] = [
+const DEFAULTS: [(&str, &str); 25] = [
     ("spec.accessLog.destination", "stdout"),
     ("spec.clientCANames", "Sent"),
     ("spec.instance", "portcullis"),
@@ -42,6 +42,7 @@ const DEFAULTS: [(&str, &str); 24] = [
     ("spec.rebalance.connectionsPerSecond", "10"),
     ("spec.listener.address", "0.0.0.0"),
     ("spec.listener.port", "6443"),
+    ("spec.listener.tls.minimumVersion", "TLSv1_2"),
     ("spec.listener.tunnel.header", "X-Gardener-Destination"),
     ("spec.metrics.users.k", "100"),
     ("spec.metrics.users.mode", "Off"),
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn defaults_of_fields_that_are_not_set_are_told() {
         let all = filled(json!({}));
-        assert_eq!(all.len(), 19, "those of objects that are not there do not hold: {all:?}");
+        assert_eq!(all.len(), 20, "those of objects that are not there do not hold: {all:?}");
         assert!(all.contains(&"spec.listener.port=6443".to_owned()) && all.is_sorted());
         let set = json!({
             "instance": "edge", "listener": {"port": 443, "address": null, "tunnel": {"port": 8443}},
@@ -119,6 +120,6 @@ mod tests {
         ] {
             assert_eq!(some.iter().any(|one| one.starts_with(field)), is_told, "{field}: {some:?}");
         }
-        assert_eq!(filled_defaults(&Value::Null).len(), 19);
+        assert_eq!(filled_defaults(&Value::Null).len(), 20);
     }
 }

@@ -5,6 +5,7 @@ use portcullis_filter_config::activity::ShadowDifference;
 use super::condition::Finding;
 use super::served_version::finding_of_served;
 use super::{ConditionType, ShadowFacts, State, StatusInput};
+use crate::kind::PolicyKind;
 
 /// Kinds of differences that a message names.
 const MAX_NAMED: usize = 5;
@@ -12,8 +13,20 @@ const MAX_NAMED: usize = 5;
 /// Whether the shadow would treat requests otherwise. Counts are rounded down, so that the message changes a few times in a power of
 /// ten, and not with each report.
 pub(super) fn shadow_finding(facts: &ShadowFacts, seen: &StatusInput<'_>) -> Finding {
-    let found = of_served(facts, &seen.reporting(facts.gateways));
-    finding_of_served(seen.served, ConditionType::ShadowDiffers, found)
+    let (status, reason, mut message) = of_served(facts, &seen.reporting(facts.gateways));
+    message.push_str(&compared_with(seen));
+    finding_of_served(seen.served, ConditionType::ShadowDiffers, (status, reason, message))
+}
+
+/// The policies of kinds of their own by which requests are decided; nothing where only the object's own fields decide.
+fn compared_with(seen: &StatusInput<'_>) -> String {
+    let is_compared = |kind: PolicyKind| [PolicyKind::Dispatch, PolicyKind::FlowControl].contains(&kind);
+    let attached = seen.policies.iter().filter(|(kind, _)| is_compared(*kind));
+    let kinds: Vec<&str> = attached.map(|(kind, _)| kind.as_str()).collect();
+    match kinds.as_slice() {
+        [] => String::new(),
+        kinds => format!("; compared with what is in effect, attached policies included: {}", kinds.join(", ")),
+    }
 }
 
 /// Status, reason and message for the version that is served.
@@ -111,6 +124,22 @@ mod tests {
         for (facts, status, reason, message) in table {
             assert_eq!(found(&facts), (status, reason.to_owned(), message.to_owned()), "{facts:?}");
         }
+    }
+
+    /// The object itself shows only one of both.
+    #[test]
+    fn message_says_that_attached_policies_are_compared() {
+        let facts = ShadowFacts { gateways: 1, judged: 5, ..ShadowFacts::default() };
+        let with = |kinds: &[PolicyKind]| {
+            let policies = kinds.iter().map(|kind| (*kind, "team-a/x tightens".to_owned())).collect();
+            let finding = shadow_finding(&facts, &StatusInput { policies, ..StatusInput::default() });
+            finding.stamp(None, &[], &crate::status::Timestamp::from_seconds(0)).message
+        };
+        let plain = "no difference among 5+ requests, by reports of 1 gateway";
+        assert_eq!(with(&[]), plain);
+        assert_eq!(with(&[PolicyKind::UpstreamIdentity]), plain, "who a user is is the same for both");
+        let both = "; compared with what is in effect, attached policies included: DispatchPolicy, FlowControlPolicy";
+        assert_eq!(with(&[PolicyKind::Dispatch, PolicyKind::FlowControl]), format!("{plain}{both}"));
     }
 
     #[test]

@@ -55,9 +55,10 @@ pub struct AttachedPolicySpec<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PolicyTarget {
-    /// The API group: `proxy.kubegateway.io` of an `UpstreamCluster`, `gateway.networking.k8s.io` of the others.
+    /// The API group: `proxy.kubegateway.io` of an `UpstreamCluster`, `portcullis.dev` of a `KubernetesUpstream`,
+    /// `gateway.networking.k8s.io` of the others.
     pub group: String,
-    /// The kind: `UpstreamCluster`, `Gateway` or `HTTPRoute`.
+    /// The kind: `UpstreamCluster`, `KubernetesUpstream`, `Gateway` or `HTTPRoute`.
     pub kind: String,
     /// The name.
     pub name: String,

@@ -209,6 +209,9 @@ pub struct ServerDetails {
     /// The server's zone. Gateways of the same zone (`portcullis bootstrap --zone`) send their requests to it as long as a
     /// server of the zone is healthy, then to all others. A gateway without a zone spreads over all.
     pub zone: String,
+    /// The server's share of requests, in proportion to the sum of the weights of all healthy servers, from 1 to 128: 1 if unset.
+    /// Requests of policies with `LeastRequest` or `Random` are shared without weights.
+    pub weight: Option<u32>,
 }
 
 /// Active health checks of the servers: by GET, over each pool's own connections.

@@ -28,7 +28,7 @@ pub struct KubernetesUpstream {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct KubernetesUpstreamSpec {
-    /// The kube-apiservers. All requests of a route go to all of them, in turn.
+    /// The kube-apiservers. All requests of a route go to all of them, in turn or by their weights.
     pub servers: Vec<UpstreamServer>,
     /// SNI and the name that the servers' certificates must carry, `kubernetes.default.svc` for example.
     pub server_name: String,
@@ -77,6 +77,9 @@ pub struct UpstreamServer {
     pub disabled: Option<bool>,
     /// The server's zone. Gateways of the same zone send their requests to it as long as a server of the zone is healthy.
     pub zone: String,
+    /// The server's share of requests, in proportion to the sum of the weights of all healthy servers, from 1 to 128: 1 if unset.
+    /// Requests of policies with `LeastRequest` or `Random` are shared without weights.
+    pub weight: Option<u32>,
 }
 
 /// References to certificates, keys and tokens. A Secret needs the label `portcullis.dev/kubernetes-upstream` with the object's name:

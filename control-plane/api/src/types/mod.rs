@@ -10,6 +10,7 @@ mod hsts;
 mod identity;
 mod instance;
 mod kubernetes_upstream;
+mod listener;
 mod meta;
 mod policy;
 mod profile;
@@ -38,6 +39,7 @@ pub use kubernetes_upstream::{
     AuthorityInConfigMap, KubernetesUpstream, KubernetesUpstreamSpec, UpstreamAuthority, UpstreamPair,
     UpstreamReferences, UpstreamServer, UpstreamToken,
 };
+pub use listener::{ListenerAddress, ListenerTlsSettings, TlsVersion};
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;
 pub(crate) use policy::PolicyExtension;

@@ -3,8 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, AuthorityInSecret, ObjectMeta, PairInFiles, PairInSecret, RequestHeaderNames, StrictTransportSecurity,
-    TracingSettings, TunnelSettings,
+    AccessSpec, AuthorityInSecret, ListenerAddress, ListenerTlsSettings, ObjectMeta, PairInFiles, PairInSecret,
+    RequestHeaderNames, StrictTransportSecurity, TracingSettings, TunnelSettings,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -177,10 +177,15 @@ pub enum UserMetricsMode {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ListenerSettings {
-    /// An IP address; `0.0.0.0` if unset.
+    /// An IP address; `0.0.0.0` if unset. `0.0.0.0` is every address of IPv4, `::` every one of IPv6 and none of IPv4.
     pub address: Option<String>,
     /// 6443 if unset.
     pub port: Option<u16>,
+    /// Further addresses and ports for clients, 16 at most: `::` for both stacks, or a second port. The same clusters answer at
+    /// all of them. A change ends connections.
+    pub additional_addresses: Vec<ListenerAddress>,
+    /// TLS at all ports where it ends, Gateways' included. A change ends connections.
+    pub tls: ListenerTlsSettings,
     /// Addresses that clusters may claim as virtual IPs (`spec.portcullis.virtualIPs`), as ranges like `10.0.0.0/8`; none if
     /// empty. A client that connects to a virtual IP gets its cluster whatever name it asks for, so an address that several
     /// clusters share must not be in here.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use portcullis_gateway_api::{Gateway, Listener, OtherFields, TlsMode};
 
-use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::condition::{ConditionVerdict, Note, Rejection, effects_in_words};
 use crate::contents::{ContentName, ReferredContents};
 use crate::former::FormerCertificates;
 use crate::grants::Grants;
@@ -16,7 +16,8 @@ use crate::host::HostPattern;
 use crate::input::Inventory;
 use crate::name::{ObjectName, RouteKind};
 
-pub(crate) use allowed::allows_namespace;
+pub(crate) use allowed::AllowingListeners;
+pub(crate) use tls::permits;
 pub use tls::{ServedClientCa, listener_secrets};
 
 /// The protocols that are served.
@@ -74,16 +75,15 @@ pub(crate) fn judge_listeners<'a>(
     judged
 }
 
-/// The Secrets and `ConfigMaps` to which a Gateway may refer, of its listeners that end TLS; former ones last.
-pub(crate) fn permitted_contents<'a>(
+/// The Secrets and `ConfigMaps` to which a Gateway refers, permitted or not, of its listeners that end TLS; former ones last.
+pub(crate) fn contents_of<'a>(
     gateway: &'a Gateway,
-    grants: &'a Grants<'a>,
     former: &'a FormerCertificates,
 ) -> impl Iterator<Item = ContentName> + 'a {
     let ends_tls = |listener: &&Listener| matches!(protocol(listener, ""), Ok(ListenerProtocol::Https));
     let listeners = gateway.spec.listeners.iter().filter(ends_tls);
-    let own = listeners.clone().flat_map(|listener| tls::permitted_contents(gateway, listener, grants));
-    own.chain(listeners.flat_map(|listener| tls::permitted_former(gateway, listener, grants, former)))
+    let own = listeners.clone().flat_map(|listener| tls::contents_of(gateway, listener));
+    own.chain(listeners.flat_map(|listener| tls::former_contents(gateway, listener, former)))
 }
 
 fn judge<'a>(at: &tls::ReferenceContext<'_>, spec: &'a Listener) -> JudgedListener<'a> {
@@ -112,6 +112,9 @@ fn judge<'a>(at: &tls::ReferenceContext<'_>, spec: &'a Listener) -> JudgedListen
         listener.notes.extend(certificates.notes.into_iter().chain(client_ca.notes));
         listener.unresolved = listener.unresolved.or(certificates.unresolved).or(client_ca.unresolved);
         listener.refusal = listener.refusal.or(client_ca.refusal);
+    }
+    if listener.protocol == Some(ListenerProtocol::Passthrough) {
+        listener.notes.extend(tls::passed_on(at, spec));
     }
     listener
 }
@@ -199,7 +202,13 @@ impl JudgedListener<'_> {
         let overlap = self.overlap.as_ref();
         let overlap =
             overlap.map(|message| ConditionVerdict::holds("OverlappingTLSConfig", "OverlappingHostnames", message));
-        let accepted = ConditionVerdict::unless("Accepted", "Accepted", self.refusal());
+        let accepted = match self.refusal() {
+            Some(why) => ConditionVerdict::fails("Accepted", why),
+            None => {
+                let effects: Vec<String> = effects_in_words(&self.notes).collect();
+                ConditionVerdict::holds("Accepted", "Accepted", effects.join("; "))
+            }
+        };
         let resolved = ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", self.unresolved.as_ref());
         [accepted, conflicted, resolved].into_iter().chain(overlap).collect()
     }

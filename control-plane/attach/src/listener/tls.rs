@@ -55,7 +55,7 @@ pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certif
         match certificate(at, reference, &path) {
             Ok(name) => {
                 if !at.inventory.is_complete && !at.inventory.secrets.contains_key(&name) {
-                    found.notes.push(Note::assumed(&path, "Secret", &name));
+                    found.notes.push(Note::unread(&path, "Secret", &name));
                 }
                 found.usable.push(name);
             }
@@ -74,11 +74,15 @@ pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certif
 
 /// The certificates from before an edit, as far as they are permitted and usable now.
 fn former(at: &ReferenceContext<'_>, spec: &Listener) -> Vec<ObjectName> {
-    let permitted = permitted_former(at.gateway, spec, at.grants, &at.inventory.former_certificates);
     let is_usable = |content: &ContentName| {
-        at.contents.contains(content) && at.inventory.secret(&content.object) == Presence::Present
+        at.contents.contains(content)
+            && permits(at.gateway, at.grants, content)
+            && at.inventory.secret(&content.object) == Presence::Present
     };
-    permitted.filter(is_usable).map(|content| content.object).collect()
+    former_contents(at.gateway, spec, &at.inventory.former_certificates)
+        .filter(is_usable)
+        .map(|content| content.object)
+        .collect()
 }
 
 fn certificate(at: &ReferenceContext<'_>, reference: &SecretReference, path: &str) -> Result<ObjectName, Rejection> {
@@ -109,7 +113,7 @@ pub(super) fn client_ca(at: &ReferenceContext<'_>, port: u16) -> ClientCas {
         match authority(at, reference, &path) {
             Ok(name) => {
                 if !at.inventory.is_complete && !at.inventory.config_maps.contains_key(&name) {
-                    found.notes.push(Note::assumed(&path, "ConfigMap", &name));
+                    found.notes.push(Note::unread(&path, "ConfigMap", &name));
                 }
                 config_maps.push(name);
             }
@@ -122,6 +126,15 @@ pub(super) fn client_ca(at: &ReferenceContext<'_>, port: u16) -> ClientCas {
     }
     found.served = Some(ServedClientCa { config_maps, mode: validation.mode.clone() });
     found
+}
+
+/// Fields of TLS that a listener which passes connections on does not use.
+pub(super) fn passed_on(at: &ReferenceContext<'_>, spec: &Listener) -> Vec<Note> {
+    let has_certificates = spec.tls.as_ref().is_some_and(|tls| !tls.certificate_refs.is_empty());
+    let certificates = has_certificates.then(|| format!("{}.tls.certificateRefs", at.listener));
+    let asked = validation(at.gateway, spec.port).map(|(path, _)| path);
+    let message = format!("has no effect at listener {}: its connections are passed on", spec.name);
+    certificates.into_iter().chain(asked).map(|path| Note::no_effect(path, message.clone())).collect()
 }
 
 /// The verification at a port: its own settings replace the default ones as a whole.
@@ -166,28 +179,22 @@ impl ReferenceContext<'_> {
     }
 }
 
-/// The contents to which a listener that ends TLS may refer.
-pub(super) fn permitted_contents<'a>(
-    gateway: &'a Gateway,
-    listener: &'a Listener,
-    grants: &'a Grants<'a>,
-) -> impl Iterator<Item = ContentName> + 'a {
+/// The contents to which a listener that ends TLS refers, permitted or not.
+pub(super) fn contents_of<'a>(gateway: &'a Gateway, listener: &'a Listener) -> impl Iterator<Item = ContentName> + 'a {
     let authorities = validation(gateway, listener.port).map(|(_, validation)| &validation.ca_certificate_refs);
     let authorities = authorities.into_iter().flatten().filter_map(|reference| config_map_name(gateway, reference));
-    listener_secrets(gateway, listener).chain(authorities).filter(|content| permits(gateway, grants, content))
+    listener_secrets(gateway, listener).chain(authorities)
 }
 
-/// The former certificates of a listener to which its Gateway may refer.
-pub(super) fn permitted_former<'a>(
-    gateway: &'a Gateway,
+/// The former certificates of a listener, permitted or not.
+pub(super) fn former_contents<'a>(
+    gateway: &Gateway,
     listener: &Listener,
-    grants: &'a Grants<'a>,
     former: &'a FormerCertificates,
 ) -> impl Iterator<Item = ContentName> + 'a {
     let name = ListenerName { gateway: ObjectName::of(&gateway.metadata), listener: listener.name.clone() };
     let secrets = former.get(&name).into_iter().flatten();
-    let contents = secrets.map(|secret| ContentName { kind: ContentKind::Secret, object: secret.clone() });
-    contents.filter(|content| permits(gateway, grants, content))
+    secrets.map(|secret| ContentName { kind: ContentKind::Secret, object: secret.clone() })
 }
 
 /// The Secrets that a listener's `certificateRefs` name, permitted or not.
@@ -196,7 +203,8 @@ pub fn listener_secrets(gateway: &Gateway, listener: &Listener) -> impl Iterator
     references.filter_map(|reference| secret_name(gateway, reference))
 }
 
-fn permits(gateway: &Gateway, grants: &Grants<'_>, content: &ContentName) -> bool {
+/// Whether a Gateway may refer to it.
+pub(crate) fn permits(gateway: &Gateway, grants: &Grants<'_>, content: &ContentName) -> bool {
     let from = Referrer { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &gateway.metadata.namespace };
     let ObjectName { namespace, name } = &content.object;
     grants.permit(from, Referent { group: "", kind: content.kind.as_str(), namespace, name })

@@ -42,8 +42,8 @@ pub enum DoorTargets {
 pub struct ListedDoors {
     /// With the names of their listeners; none of another controller's.
     gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>>,
-    /// With whether one of their parents is a Gateway of this controller.
-    routes: BTreeMap<ObjectName, bool>,
+    /// With those of their parents that are Gateways of this controller.
+    routes: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
 }
 
 /// Why a policy has no effect at a door.
@@ -92,6 +92,17 @@ impl fmt::Display for Door {
     }
 }
 
+impl DoorTargets {
+    /// The Gateways by which requests get to a door: its own, or those of a route's parents that are this controller's.
+    pub fn gateways<'a>(&'a self, door: &'a Door) -> Vec<&'a ObjectName> {
+        match (door, self) {
+            (Door::Gateway(name) | Door::Listener(name, _), _) => vec![name],
+            (Door::Route(route), Self::Listed(listed)) => listed.routes.get(route).into_iter().flatten().collect(),
+            (Door::Route(_), Self::Unserved | Self::Unlisted) => Vec::new(),
+        }
+    }
+}
+
 impl ListedDoors {
     /// Those of these objects, classes and Gateways of other controllers among them.
     pub fn of(classes: &[GatewayClass], gateways: &[Gateway], routes: &[HttpRoute]) -> Self {
@@ -103,15 +114,15 @@ impl ListedDoors {
             (ObjectName::of(&one.metadata), is_own.then(listeners))
         };
         let gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>> = gateways.iter().map(gateway).collect();
-        let is_own = |parent: &ParentReference, namespace: &str| {
-            let namespace = parent.namespace.as_deref().unwrap_or(namespace);
+        let own = |parent: &ParentReference, namespace: &str| {
+            let name = ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), parent.name.as_str());
             let is_gateway = parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway";
-            is_gateway && gateways.get(&ObjectName::new(namespace, parent.name.as_str())).is_some_and(Option::is_some)
+            (is_gateway && gateways.get(&name).is_some_and(Option::is_some)).then_some(name)
         };
         let routes = routes.iter().map(|route| {
             let name = ObjectName::of(&route.metadata);
-            let has_own = route.spec.parent_refs.iter().any(|parent| is_own(parent, &name.namespace));
-            (name, has_own)
+            let own = route.spec.parent_refs.iter().filter_map(|parent| own(parent, &name.namespace)).collect();
+            (name, own)
         });
         let routes = routes.collect();
         Self { gateways, routes }
@@ -129,8 +140,8 @@ impl ListedDoors {
             },
             Door::Route(name) => match self.routes.get(name) {
                 None => missing(),
-                Some(false) => Some(DoorAbsence::Foreign),
-                Some(true) => None,
+                Some(parents) if parents.is_empty() => Some(DoorAbsence::Foreign),
+                Some(_) => None,
             },
         }
     }

@@ -7,29 +7,36 @@
 //!
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
-//! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
+//! - [`parts`]: the parts at an object; [`cluster`] the outcome for the policies of one `UpstreamCluster`, [`upstream`] for those of one
+//!   `KubernetesUpstream`, whose own namespace decides there; [`memo`] outcomes of before.
+//! - [`behind`]: objects behind doors with policies.
 //! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them; [`door_policies`]
 //!   all of them.
 //! - [`spanning`]: policies whose targets belong to several instances.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
+mod behind;
 mod cluster;
 mod door_policies;
 mod doors;
+mod memo;
 mod object;
+mod parts;
 mod site;
 mod spanning;
 mod unfit;
+mod upstream;
 
 #[cfg(test)]
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
-pub use cluster::{PolicyMemo, behind_doors, upstream_behind_doors};
+pub use behind::{behind_doors, upstream_behind_doors};
 pub use door_policies::{ClosedDoors, DoorPolicies, FormerPolicy, WaitingClusters};
 pub(crate) use doors::affected_by;
 pub use doors::{Door, DoorTargets, ListedDoors};
+pub use memo::PolicyMemo;
 pub use object::PolicyObject;
 pub use unfit::UnfitPolicy;
 
@@ -38,15 +45,15 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget};
+use portcullis_api::{MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget};
 use portcullis_gateway_api::ReferenceGrant;
 use serde_json::Value;
 
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::grants::Grants;
 use crate::name::{CreationOrder, ObjectName};
-use cluster::{ClusterPolicies, PolicyPart};
 use doors::DoorAbsence;
+use parts::{PartHolders, PolicyPart};
 use site::{PolicyPlace, Site};
 
 /// The most namespaces whose policies of a kind tighten one cluster: with each the cluster is checked once more.
@@ -67,9 +74,14 @@ pub struct PolicyTargets {
     pub clusters: BTreeMap<String, Arc<Value>>,
     /// Gateways, listeners and `HTTPRoutes`.
     pub doors: DoorTargets,
+    /// `KubernetesUpstreams`, which are listed where doors are.
+    pub upstreams: BTreeMap<ObjectName, Arc<Value>>,
     /// The namespaces of which not all policies that can tighten are known.
     pub unread: BTreeSet<String>,
 }
+
+/// Policies in effect on `KubernetesUpstreams`, by the names of these.
+pub type UpstreamPolicies = BTreeMap<ObjectName, Vec<PolicyInEffect>>;
 
 /// The outcome of all policies.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -80,6 +92,8 @@ pub struct AttachedPolicies {
     pub in_effect: BTreeMap<String, Vec<PolicyInEffect>>,
     /// Those at doors, whether these are there or not: one that comes next is never served without them.
     pub at_doors: DoorPolicies,
+    /// Those of `KubernetesUpstreams`, whether these are there or not.
+    pub at_upstreams: UpstreamPolicies,
 }
 
 /// The verdict about a policy.
@@ -138,6 +152,14 @@ pub fn affected<'a>(policies: impl IntoIterator<Item = &'a PolicyInEffect> + Clo
     PolicyKind::ALL.into_iter().filter_map(of_kind).collect()
 }
 
+/// The policy that decides whatever the object says itself, by the message of a condition of [`affected`]: kind, namespace and name.
+pub fn overriding_policy(message: &str) -> Option<&str> {
+    message.split("; ").find_map(|told| {
+        let (policy, why) = told.split_once(" decides (")?;
+        why.starts_with(MergeStrategy::Overrides.as_str()).then_some(policy)
+    })
+}
+
 /// Judges policies. Within a kind their names are unique, as in a Kubernetes API.
 pub fn attach_policies<P: Borrow<PolicyObject>>(
     policies: &[P],
@@ -145,7 +167,8 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
     targets: &PolicyTargets,
     memo: &mut PolicyMemo,
 ) -> AttachedPolicies {
-    let grants = Grants::of(grants);
+    let referrers = policies.iter().map(P::borrow).map(site::referrer).collect();
+    let grants = Grants::of(grants, &referrers);
     let mut ordered: Vec<&PolicyObject> = policies.iter().map(P::borrow).collect();
     ordered.sort_by(|policy, other| {
         let by_age = CreationOrder::of(&policy.metadata).cmp(&CreationOrder::of(&other.metadata));
@@ -153,8 +176,8 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
     });
     let sites: Vec<Vec<Site>> = ordered.iter().map(|policy| site::sites(policy, &grants, targets)).collect();
     let holders = holders(&ordered, &sites);
-    let SettledPlaces { in_effect, at_doors, mut outcomes } = settle(&holders, &ordered, targets, memo);
-    let mut attached = AttachedPolicies { in_effect, at_doors, verdicts: Vec::new() };
+    let SettledPlaces { in_effect, at_doors, at_upstreams, mut outcomes } = settle(&holders, &ordered, targets, memo);
+    let mut attached = AttachedPolicies { in_effect, at_doors, at_upstreams, verdicts: Vec::new() };
     for (index, (policy, sites)) in ordered.iter().zip(&sites).enumerate() {
         let mut verdict = |(at, site): (usize, &Site)| {
             let outcome = outcomes.remove(&(index, at)).or_else(|| conflict(site, policy, &holders, &ordered));
@@ -185,6 +208,7 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
 struct SettledPlaces {
     in_effect: BTreeMap<String, Vec<PolicyInEffect>>,
     at_doors: DoorPolicies,
+    at_upstreams: UpstreamPolicies,
     outcomes: BTreeMap<(usize, usize), PolicyOutcome>,
 }
 
@@ -194,7 +218,7 @@ fn settle(
     targets: &PolicyTargets,
     memo: &mut PolicyMemo,
 ) -> SettledPlaces {
-    let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
+    let mut by_object: BTreeMap<&PolicyPlace, PartHolders<'_>> = BTreeMap::new();
     let mut by_age: Vec<_> = holders.iter().collect();
     by_age.sort_by_key(|(_, at)| **at);
     let mut settled = SettledPlaces::default();
@@ -202,7 +226,9 @@ fn settle(
     for ((place, part), at) in by_age {
         let Some(holder) = ordered.get(at.0) else { continue };
         match place {
-            PolicyPlace::Cluster(name) => by_cluster.entry(name).or_default().add(part.clone(), holder),
+            PolicyPlace::Cluster(_) | PolicyPlace::Upstream(_) => {
+                by_object.entry(place).or_default().add(part.clone(), holder);
+            }
             PolicyPlace::Door(door) => {
                 let policy = doors::settle(holder, door);
                 settled.outcomes.insert(*at, doors::outcome(&policy));
@@ -213,16 +239,25 @@ fn settle(
         }
     }
     settled.at_doors = DoorPolicies::new(at_doors).with_unread(&targets.unread);
-    memo.keep(|name| by_cluster.contains_key(name));
-    for (name, policies) in by_cluster {
-        let of_cluster = memo.settle(name, &policies, targets.clusters.get(name));
-        for (part, outcome) in of_cluster.outcomes {
-            if let Some(at) = holders.get(&(PolicyPlace::Cluster(name.to_owned()), part)) {
+    memo.keep(|place| by_object.contains_key(place));
+    for (place, policies) in by_object {
+        let of_object = match place {
+            PolicyPlace::Cluster(name) => memo.of_cluster(name, &policies, targets.clusters.get(name)),
+            PolicyPlace::Upstream(name) => memo.of_upstream(name, &policies, targets.upstreams.get(name)),
+            PolicyPlace::Door(_) => continue,
+        };
+        for (part, outcome) in of_object.outcomes {
+            if let Some(at) = holders.get(&(place.clone(), part)) {
                 settled.outcomes.insert(*at, outcome);
             }
         }
-        if !of_cluster.in_effect.is_empty() {
-            settled.in_effect.insert(name.to_owned(), of_cluster.in_effect);
+        if of_object.in_effect.is_empty() {
+            continue;
+        }
+        match place {
+            PolicyPlace::Cluster(name) => drop(settled.in_effect.insert(name.clone(), of_object.in_effect)),
+            PolicyPlace::Upstream(name) => drop(settled.at_upstreams.insert(name.clone(), of_object.in_effect)),
+            PolicyPlace::Door(_) => {}
         }
     }
     settled

@@ -1,15 +1,18 @@
-use portcullis_api::{CLUSTER_KIND, POLICY_API_VERSION, PolicyRole, PolicyTarget};
+use portcullis_api::{CLUSTER_KIND, POLICY_API_VERSION, PolicyKind, PolicyRole, PolicyTarget, UpstreamPolicyError};
 
 use super::doors::{Door, DoorAbsence, DoorTargets};
 use super::{PolicyObject, PolicyTargets};
 use crate::condition::{Note, Rejection};
 use crate::grants::{Grants, Referent, Referrer};
+use crate::name::{ObjectName, UPSTREAM};
 
 /// A place where a policy has a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PolicyPlace {
     /// An `UpstreamCluster`, by its name.
     Cluster(String),
+    /// A `KubernetesUpstream`.
+    Upstream(ObjectName),
     Door(Door),
 }
 
@@ -30,11 +33,14 @@ pub(super) fn sites(policy: &PolicyObject, grants: &Grants<'_>, targets: &Policy
         let standing = standing(policy, target, grants, targets);
         let mut absence = match &standing {
             Ok((PolicyPlace::Door(door), _)) => targets.absence(door),
+            Ok((PolicyPlace::Upstream(name), _)) => targets.upstream_absence(name),
             _ => None,
         };
         let is_missing = match &standing {
             Ok((PolicyPlace::Cluster(name), _)) => !targets.clusters.contains_key(name),
-            Ok((PolicyPlace::Door(_), _)) => matches!(absence, Some(DoorAbsence::Missing(_))),
+            Ok((PolicyPlace::Door(_) | PolicyPlace::Upstream(_), _)) => {
+                matches!(absence, Some(DoorAbsence::Missing(_)))
+            }
             Err(_) => false,
         };
         let is_assumed = is_missing && !targets.is_complete;
@@ -52,6 +58,17 @@ impl PolicyTargets {
             DoorTargets::Listed(doors) => doors.absence(door),
         }
     }
+
+    fn upstream_absence(&self, name: &ObjectName) -> Option<DoorAbsence> {
+        match &self.doors {
+            DoorTargets::Unserved | DoorTargets::Unlisted => Some(DoorAbsence::Foreign),
+            DoorTargets::Listed(_) if self.upstreams.contains_key(name) => None,
+            DoorTargets::Listed(_) => {
+                let message = format!("there is no KubernetesUpstream {name}, or as many others as may be are older");
+                Some(DoorAbsence::Missing(message))
+            }
+        }
+    }
 }
 
 fn standing(
@@ -60,6 +77,9 @@ fn standing(
     grants: &Grants<'_>,
     targets: &PolicyTargets,
 ) -> Result<(PolicyPlace, PolicyRole), Rejection> {
+    if (target.group.as_str(), target.kind.as_str()) == UPSTREAM {
+        return at_upstream(policy, target, targets);
+    }
     if target.kind != CLUSTER_KIND {
         // It is of the policy's own namespace, and needs no permission.
         let door = Door::of(target, &policy.metadata.namespace).ok_or_else(|| {
@@ -80,6 +100,23 @@ fn standing(
     Ok((PolicyPlace::Cluster(name), if is_home { PolicyRole::Decides } else { PolicyRole::Tightens }))
 }
 
+/// It is of the policy's own namespace, whose word it is, and needs no permission.
+fn at_upstream(
+    policy: &PolicyObject,
+    target: &PolicyTarget,
+    targets: &PolicyTargets,
+) -> Result<(PolicyPlace, PolicyRole), Rejection> {
+    let name = ObjectName::new(policy.metadata.namespace.as_str(), target.name.as_str());
+    if targets.doors == DoorTargets::Unserved {
+        let message = format!("KubernetesUpstream {name}: the control plane serves no Gateways (--gateway-api)");
+        return Err(Rejection::new("UnsupportedValue", message));
+    }
+    if policy.kind == PolicyKind::UpstreamIdentity {
+        return Err(Rejection::new("Invalid", UpstreamPolicyError::Identity.to_string()));
+    }
+    Ok((PolicyPlace::Upstream(name), PolicyRole::Decides))
+}
+
 /// Whether the policy may be attached to an `UpstreamCluster`. This is asked before whether that is there. A cluster has no namespace;
 /// who may is said in the control plane's own.
 fn permitted(
@@ -88,12 +125,16 @@ fn permitted(
     grants: &Grants<'_>,
     home_namespace: &str,
 ) -> Result<(), Rejection> {
-    let group = POLICY_API_VERSION.split('/').next().unwrap_or_default();
-    let from = Referrer { group, kind: policy.kind.as_str(), namespace: &policy.metadata.namespace };
     let to = Referent { group: &target.group, kind: &target.kind, namespace: home_namespace, name: &target.name };
-    if grants.permit(from, to) {
+    if grants.permit(referrer(policy), to) {
         return Ok(());
     }
     let message = format!("no ReferenceGrant in namespace {home_namespace} permits {} {}", target.kind, target.name);
     Err(Rejection::new("RefNotPermitted", message))
+}
+
+/// The policy as an object that refers to others.
+pub(super) fn referrer(policy: &PolicyObject) -> Referrer<'_> {
+    let group = POLICY_API_VERSION.split('/').next().unwrap_or_default();
+    Referrer { group, kind: policy.kind.as_str(), namespace: &policy.metadata.namespace }
 }

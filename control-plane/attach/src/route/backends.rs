@@ -7,19 +7,17 @@ use super::rules::JudgedRules;
 use crate::condition::{Note, Rejection};
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::{Inventory, Presence};
-use crate::name::{ObjectName, RouteKind};
+use crate::name::{CLUSTER, ObjectName, RouteKind, UPSTREAM};
 use crate::upstream::JudgedUpstreams;
-
-/// API group and kind of clusters.
-pub(crate) const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
-
-/// API group and kind of upstreams.
-pub(crate) const UPSTREAM: (&str, &str) = ("portcullis.dev", "KubernetesUpstream");
 
 /// The reason of a cluster to which no connection may be passed on.
 const JUDGING: &str = "PassthroughRefused";
 /// The reason of a cluster to which no request may be sent.
 const PASSING: &str = "TerminationRefused";
+
+/// Why no connection is passed on to an upstream: a tenant chooses the addresses, and only the gateway's own handshake keeps these from
+/// being anyone's.
+const UNVERIFIED: &str = "no connection is passed on to a KubernetesUpstream, because nothing would verify its servers; a TLSRoute leads to a Service or an UpstreamCluster, and an HTTPRoute to a KubernetesUpstream";
 
 /// A server behind a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,9 +81,12 @@ pub(super) fn resolve(kind: RouteKind, namespace: &str, rules: &JudgedRules<'_>,
         clusters.extend(is_cluster.then(|| resolver.key(reference)));
         match found {
             Ok((backend, is_assumed)) => {
+                let name = match &backend {
+                    ServedBackend::Service { name, .. } => name.to_string(),
+                    ServedBackend::Cluster(_) => reference.name.clone(),
+                };
                 resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
-                let note = is_assumed.then(|| Note::assumed(path, &reference.kind, &reference.name));
-                resolved.notes.extend(note);
+                resolved.notes.extend(is_assumed.then(|| Note::assumed(path, &reference.kind, name)));
             }
             Err(mut why) => {
                 resolved.refused_weight = resolved.refused_weight.saturating_add(reference.weight);
@@ -115,6 +116,9 @@ impl Resolver<'_> {
             ("", "Service", RouteKind::Http) => {
                 let message = "an HTTPRoute leads to an UpstreamCluster or a KubernetesUpstream, never to a Service";
                 Err(Rejection::new("InvalidKind", message))
+            }
+            (group, kind, RouteKind::Tls) if (group, kind) == UPSTREAM => {
+                Err(Rejection::new("InvalidKind", UNVERIFIED))
             }
             (group, kind, _) => {
                 let message = format!("{kind} of group {group:?} is not supported; UpstreamCluster is");
@@ -163,6 +167,8 @@ impl Resolver<'_> {
         match self.upstreams.usable(&name) {
             Some(Ok(())) => Ok((ServedBackend::Cluster(self.key(reference)), false)),
             Some(Err(why)) => {
+                // An author of another namespace may refer to it, and need not be able to read it.
+                let why = if name.namespace == self.namespace { why.message.as_str() } else { why.reason };
                 let message = format!("no request may be sent to KubernetesUpstream {name}: {why}");
                 Err(Rejection::new(PASSING, message))
             }

@@ -4,6 +4,8 @@ mod backends;
 mod parent;
 mod rules;
 
+use std::collections::BTreeMap;
+
 use portcullis_gateway_api::{HttpRoute, ObjectMeta, ParentReference, TlsRoute};
 
 use crate::condition::{Note, Rejection};
@@ -14,7 +16,6 @@ use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::upstream::JudgedUpstreams;
 
 use backends::Referable;
-pub(crate) use backends::{CLUSTER, UPSTREAM};
 pub use backends::{ServedBackend, WeightedBackend};
 pub(crate) use parent::{Attachment, GatewaysByName, attach_parent, means};
 
@@ -32,6 +33,8 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) refused_weight: u32,
     /// Why it is not accepted by any Gateway.
     pub(crate) refusal: Option<Rejection>,
+    /// Why Gateways have no room for it, by their indices. Its names there stay its own.
+    pub(crate) without_room: BTreeMap<usize, Rejection>,
     /// The rules that are left out, and why.
     pub(crate) dropped: Option<String>,
     pub(crate) unresolved: Option<Rejection>,
@@ -95,6 +98,7 @@ fn new<'a>(
         backends: Vec::new(),
         refused_weight: 0,
         refusal,
+        without_room: BTreeMap::new(),
         dropped: None,
         unresolved: None,
         notes: Vec::new(),
@@ -116,6 +120,16 @@ impl JudgedRoute<'_> {
         self.refusal = self.refusal.or(rules.refusal);
         self.dropped = rules.dropped;
         self
+    }
+
+    /// Refuses it at a Gateway that has no room for it. The first reason stays.
+    pub(crate) fn refuse_at(&mut self, gateway: usize, why: Rejection) {
+        self.without_room.entry(gateway).or_insert(why);
+    }
+
+    /// Why a Gateway does not accept it, whatever host names it has there.
+    pub(crate) fn refusal_at(&self, gateway: usize) -> Option<&Rejection> {
+        self.refusal.as_ref().or_else(|| self.without_room.get(&gateway))
     }
 
     /// The one `UpstreamCluster` that it leads to, if it leads nowhere else.

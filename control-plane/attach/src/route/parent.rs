@@ -9,7 +9,7 @@ use crate::condition::Rejection;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::input::Inventory;
-use crate::listener::{JudgedListener, allows_namespace};
+use crate::listener::{AllowingListeners, JudgedListener};
 
 /// The listeners of one Gateway that a route's parent reference attaches to, each by its index with the shared host names.
 pub(crate) type Attachment = Vec<(usize, Vec<HostPattern>)>;
@@ -32,35 +32,35 @@ impl<'a, 'b> GatewaysByName<'a, 'b> {
 }
 
 /// Attaches a route to the Gateway that one of its parent references means, if it is of these. The Gateway comes by its index.
-pub(crate) fn attach_parent(
-    route: &JudgedRoute<'_>,
+pub(crate) fn attach_parent<'a>(
+    route: &JudgedRoute<'a>,
     parent: &ParentReference,
-    gateways: &GatewaysByName<'_, '_>,
-    inventory: &Inventory,
+    gateways: &GatewaysByName<'a, '_>,
+    (allowing, inventory): (&mut AllowingListeners<'a>, &Inventory),
 ) -> Option<(usize, Result<Attachment, Rejection>)> {
     let (index, gateway) = gateways.meant(parent, &route.name.namespace)?;
-    Some((index, attachment(route, parent, gateway, inventory)))
+    let allowing = allowing.at(&gateway.name, &gateway.listeners, &route.metadata.namespace, inventory);
+    Some((index, attachment(route, parent, gateway, allowing)))
 }
 
+/// `allowing`: for each listener whether it allows routes of the namespace.
 fn attachment(
     route: &JudgedRoute<'_>,
     parent: &ParentReference,
     gateway: &JudgedGateway<'_>,
-    inventory: &Inventory,
+    allowing: &[bool],
 ) -> Result<Attachment, Rejection> {
     let is_meant = |listener: &JudgedListener<'_>| means(parent, &listener.spec.name, listener.spec.port);
     let meant: Vec<_> = gateway.listeners.iter().enumerate().filter(|(_, listener)| is_meant(listener)).collect();
     if meant.is_empty() {
         return Err(Rejection::new("NoMatchingParent", "the Gateway has no listener of this name and port"));
     }
-    let namespace = &route.name.namespace;
-    let allows = |listener: &JudgedListener<'_>| {
-        listener.kinds.contains(&route.kind)
-            && allows_namespace(listener.spec, &gateway.name.namespace, namespace, inventory)
+    let allows = |(index, listener): &(usize, &JudgedListener<'_>)| {
+        listener.kinds.contains(&route.kind) && allowing.get(*index).copied().unwrap_or_default()
     };
-    let allowing: Vec<_> = meant.into_iter().filter(|(_, listener)| allows(listener)).collect();
+    let allowing: Vec<_> = meant.into_iter().filter(allows).collect();
     if allowing.is_empty() {
-        let message = format!("no listener allows {} from namespace {namespace}", route.kind);
+        let message = format!("no listener allows {} from namespace {}", route.kind, route.name.namespace);
         return Err(Rejection::new("NotAllowedByListeners", message));
     }
     let shared = |(index, listener): (usize, &JudgedListener<'_>)| {

@@ -19,8 +19,8 @@ fn accepted(parents: &Value, closures: &[RouteClosure]) -> Vec<String> {
     let mut route = http_route("r", &["r.test"], &["c2"]);
     route["spec"]["parentRefs"] = parents.clone();
     let attached = attach(&read(&[class(), gateway(&json!(listeners)), route]), &inventory());
-    let verdict =
-        attached.routes[0].with_closures(closures, |name| attached.served.iter().find(|one| one.gateway == *name));
+    let verdict = attached.routes[0]
+        .with_closures(closures, |name| attached.served.iter().find(|one| one.gateway == *name).map(AsRef::as_ref));
     let one = |parent: &ParentVerdict| {
         let [accepted, resolved] = parent.conditions.as_slice() else { panic!("{parent:?}") };
         assert!(accepted.kind == "Accepted" && resolved.kind == "ResolvedRefs" && resolved.status);
@@ -81,8 +81,8 @@ fn message_about_closed_listeners_is_bounded() {
     let route = http_route("r", &["r.test"], &["c2"]);
     let attached = attach(&read(&[class(), gateway(&json!(listeners)), route]), &inventory());
     let closures: Vec<_> = (0..6).map(|index| closure(&format!("l{index}"))).collect();
-    let verdict =
-        attached.routes[0].with_closures(&closures, |name| attached.served.iter().find(|one| one.gateway == *name));
+    let verdict = attached.routes[0]
+        .with_closures(&closures, |name| attached.served.iter().find(|one| one.gateway == *name).map(AsRef::as_ref));
     let message = &verdict.parents[0].conditions[0].message;
     assert!(message.ends_with("listener l2 are closed: no room; and at 3 more"), "{message}");
 }

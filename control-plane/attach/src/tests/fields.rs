@@ -118,7 +118,11 @@ fn invalid_rule_is_dropped_where_no_request_changes_its_way() {
         (
             "a second one that is valid",
             json!([good, other]),
-            &["route r Accepted True", "bound l a.test r -> c1*1", "note r spec.rules[1]: is never reached"],
+            &[
+                "route r Accepted True Accepted: spec.rules[1] is never reached: an earlier rule matches all requests",
+                "bound l a.test r -> c1*1",
+                "note r spec.rules[1]: is never reached",
+            ],
         ),
         ("no rules", json!([]), &["route r Accepted False UnsupportedValue: spec.rules"]),
     ] {

@@ -331,6 +331,14 @@ fn gateway_with_a_field_that_is_not_served_is_refused() {
             json!({"allowedListeners": {"namespaces": {"from": "All"}}}),
             &["gateway g Accepted True Accepted: spec.allowedListeners", "note spec.allowedListeners"],
         ),
+        (
+            json!({"allowedListeners": {"namespaces": {"from": "None", "selector": {}}, "ofALaterRelease": 1}}),
+            &[
+                "gateway g Accepted True Accepted: spec.allowedListeners.ofALaterRelease has no effect",
+                "note spec.allowedListeners.namespaces.selector: has no effect: ListenerSets",
+            ],
+        ),
+        (json!({"allowedListeners": {"namespaces": {"from": "None"}}}), &["gateway g Accepted True", "no note"]),
     ] {
         assert_lines(&fields.to_string(), &[spec(&fields)], expected);
     }

@@ -125,6 +125,23 @@ fn older_wildcard_keeps_names_from_other_namespaces() {
     assert_lines("a cluster's name", &[passthrough(), of("wide", "*.own", "a", 2024), cluster], &expected);
 }
 
+/// A name below a cluster's wildcard is that cluster's, whatever route claims it: the cluster's own route serves it on.
+#[test]
+fn refused_claim_closes_no_part_of_a_gateway() {
+    let own = created(tls_route("own", &["*.c1.own"], &["c1"]), 2024);
+    for year in [2023, 2025] {
+        let mut claim = created(named("claim", &["x.c1.own"]), year);
+        claim["metadata"]["namespace"] = json!("b");
+        let expected = [
+            "bound l *.c1.own own",
+            "route claim Accepted False HostnameConflict: x.c1.own belongs to UpstreamCluster c1",
+            "no bound l x.c1.own",
+            "no withheld",
+        ];
+        assert_lines("a claim", &[passthrough(), own.clone(), claim], &expected);
+    }
+}
+
 #[test]
 fn refused_route_keeps_its_host_names() {
     let mut old = created(http_route("old", &["x.test"], &["c2"]), 2024);

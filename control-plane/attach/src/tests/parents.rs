@@ -332,7 +332,11 @@ fn backends_have_weights() {
             "parentRefs": [{"name": "g", "namespace": INFRA}], "hostnames": ["a.test"],
         }),
     );
-    let expected = ["route r Accepted True", "bound l a.test r -> ", "note r spec.rules[0].backendRefs"];
+    let expected = [
+        "route r Accepted True Accepted: spec.rules[0].backendRefs without any, all requests are refused",
+        "bound l a.test r -> ",
+        "note r spec.rules[0].backendRefs",
+    ];
     assert_lines("none", &[gateway, none], &expected);
     assert_eq!(backends(&[]), json!([]));
 }
@@ -359,4 +363,30 @@ fn kind_that_is_not_wholly_seen_hides_no_lack_of_another() {
     };
     assert_eq!(resolved(false), ["BackendNotFound", "BackendNotFound"]);
     assert_eq!(resolved(true), ["ResolvedRefs", "BackendNotFound"]);
+}
+
+#[test]
+fn redirect_leads_to_no_name_of_a_cluster() {
+    let wide = http_route("wide", &["*.own"], &["c2"]);
+    for (host, expected) in [
+        ("", &["redirect *.own to 443", "withheld http c1.own", "withheld http *.c1.own"][..]),
+        ("*.own", &["redirect *.own to 443", "withheld http c1.own", "withheld http *.c1.own"]),
+        ("c1.own", &["withheld http c1.own", "no redirect"]),
+        ("*.c1.own", &["withheld http *.c1.own", "no redirect"]),
+        ("x.c1.own", &["withheld http x.c1.own", "no redirect"]),
+        ("*.x.c1.own", &["withheld http *.x.c1.own", "no redirect"]),
+        ("y.own", &["redirect y.own to 443", "no withheld http"]),
+        ("*.y.own", &["redirect *.y.own to 443", "no withheld http"]),
+    ] {
+        let gateway = gateway(&json!([listener("http", 80, "HTTP", host), listener("l", 443, "HTTPS", "")]));
+        assert_lines(host, &[gateway, wide.clone()], expected);
+    }
+    let own = http_route("own", &["x.c1.own"], &["c1"]);
+    for (host, expected) in [
+        ("x.c1.own", &["redirect x.c1.own to 443", "no withheld http"][..]),
+        ("*.c1.own", &["redirect x.c1.own to 443", "withheld http *.c1.own"]),
+    ] {
+        let gateway = gateway(&json!([listener("http", 80, "HTTP", host), listener("l", 443, "HTTPS", "")]));
+        assert_lines(host, &[gateway, wide.clone(), own.clone()], expected);
+    }
 }

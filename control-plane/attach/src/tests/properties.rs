@@ -255,3 +255,45 @@ fn properties_meet_every_end() {
     let counts = [served, refused, granted, withheld, lost];
     assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
 }
+
+proptest! {
+    /// Browsers keep a redirect.
+    #[test]
+    fn redirect_leads_to_where_a_name_is_served(documents in documents()) {
+        let attached = attach(&read(&documents), &inventory());
+        let listeners: Vec<_> = attached.served.iter().flat_map(|gateway| &gateway.listeners).collect();
+        for listener in &listeners {
+            let ListenerRole::Redirect(table) = &listener.role else { continue };
+            for name in ["c1.own", "x.c1.own", "y.c1.own", "z.x.c1.own", "b.own"] {
+                let owned = table.owned.values().flat_map(|hosts| hosts.iter());
+                let withheld: BTreeSet<&HostPattern> = table.withheld.iter().chain(owned).collect();
+                let (port, _) = narrowest(name, |host| {
+                    let port = table.ports.get(host).map(|port| Some(*port));
+                    port.or_else(|| withheld.contains(host).then_some(None))
+                });
+                let Some(Some(port)) = port else { continue };
+                let at_port = listeners.iter().filter(|one| one.port == port);
+                let tables: Vec<_> = at_port.filter_map(|one| match &one.role {
+                    ListenerRole::Terminate { routes, .. } => Some(routes),
+                    _ => None,
+                }).collect();
+                let (is_served, host) = narrowest(name, |host| {
+                    let is_closed = tables.iter().any(|table| {
+                        table.withheld.contains(host) || table.owned.values().any(|hosts| hosts.contains(host))
+                    });
+                    let is_served = tables.iter().any(|table| table.routes.contains_key(host));
+                    (is_served || is_closed).then_some(is_served)
+                });
+                prop_assert!(is_served == Some(true), "{name} is redirected to {port}, where {host:?} is closed");
+            }
+        }
+    }
+}
+
+/// The finding for the narrowest host names above one for which there is any.
+fn narrowest<T>(name: &str, find: impl Fn(&HostPattern) -> Option<T>) -> (Option<T>, HostPattern) {
+    let exact = HostPattern::parse(name).unwrap();
+    let mut chain = std::iter::once(exact.clone()).chain(exact.wider());
+    let found = chain.find_map(|host| Some((find(&host)?, host)));
+    found.map_or((None, exact.clone()), |(found, host)| (Some(found), host))
+}

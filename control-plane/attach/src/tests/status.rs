@@ -30,6 +30,7 @@ fn entries_of_other_controllers_are_kept() {
     let own = json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": [
         {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": NOW, "observedGeneration": 3},
         {"type": "ResolvedRefs", "status": "True", "reason": "ResolvedRefs", "message": "", "lastTransitionTime": NOW, "observedGeneration": 3},
+        {"type": "portcullis.dev/HostnamesHeld", "status": "True", "reason": "Held", "message": "port 443: a.test", "lastTransitionTime": NOW, "observedGeneration": 3},
     ]});
     assert_eq!(written.parents[2..], [own]);
     let again = route_parents(&written.parents, &verdict(), None, "2027-01-01T00:00:00Z");

@@ -115,6 +115,28 @@ fn route_and_gateway_need_grants_in_the_upstreams_namespace() {
     }
 }
 
+/// A grant to refer to an upstream is none to read it.
+#[test]
+fn refusal_of_an_upstream_is_quoted_in_its_namespace_alone() {
+    let of =
+        |namespace: &str| route(namespace, namespace, &format!("{namespace}.test"), &[reference(Some(TEAM), "prod")]);
+    let grants = [grant(TEAM, "Gateway", INFRA, None), grant(TEAM, "HTTPRoute", "team-b", None)];
+    let documents: Vec<Value> = [of(TEAM), of("team-b")].into_iter().chain(grants).collect();
+    let objects = world(&documents, vec![upstream(TEAM, "prod", 2024)]);
+    let states = [
+        (UpstreamState::Invalid("spec.servers: hidden-value".to_owned()), "Invalid"),
+        (UpstreamState::Unresolved("Secret hidden-value".to_owned()), "RefNotResolved"),
+    ];
+    for (state, reason) in states {
+        let inventory = Inventory { upstreams: [(ObjectName::new(TEAM, "prod"), state)].into(), ..inventory() };
+        let found = outcome(&objects, &inventory);
+        let lines: Vec<&str> = found.lines().filter(|line| line.contains("no request may be sent")).collect();
+        let [own, foreign] = lines.as_slice() else { panic!("{found}") };
+        assert!(own.starts_with("route team-a ") && own.contains("hidden-value"), "{own}");
+        assert!(foreign.ends_with(&format!("KubernetesUpstream team-a/prod: {reason}")), "{foreign}");
+    }
+}
+
 #[test]
 fn state_of_an_upstream_is_that_of_its_routes() {
     let documents = [route(TEAM, "r", "a.test", &[reference(None, "prod")]), grant(TEAM, "Gateway", INFRA, None)];
@@ -207,7 +229,8 @@ fn upstream_is_no_cluster_and_no_cluster_an_upstream() {
         passed
     };
     let objects = world(&[passed], upstreams());
-    assert_line("a TLSRoute", &outcome(&objects, &usable(&objects)), "route t ResolvedRefs False InvalidKind");
+    let why = "route t ResolvedRefs False InvalidKind: spec.rules[0].backendRefs[0]: no connection is passed on to a KubernetesUpstream";
+    assert_line("a TLSRoute", &outcome(&objects, &usable(&objects)), why);
     let both = route(HOME, "r", "a.test", &[reference(None, "c1"), cluster("c1")]);
     let objects = world(&[both], upstreams());
     assert_line("shares", &outcome(&objects, &usable(&objects)), "route r Accepted False UnsupportedValue");

@@ -1,6 +1,7 @@
 //! Objects for tests, and outcomes as lines of text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use portcullis_gateway_api::read_object;
 use serde_json::{Value, json};
@@ -9,8 +10,8 @@ use crate::condition::ConditionVerdict;
 use crate::policy::DoorPolicies;
 use crate::served::HostTable;
 use crate::{
-    Attached, CONTROLLER_NAME, FormerCertificates, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend,
-    UnseenKinds, Usability, attach,
+    Attached, CONTROLLER_NAME, FormerCertificates, GatewayObjects, HostPattern, Inventory, ListenerRole, ObjectName,
+    ServedBackend, UnseenKinds, Usability, attach,
 };
 
 /// The namespace of Gateways, and of routes unless a test says otherwise.
@@ -128,7 +129,10 @@ pub(super) fn inventory() -> Inventory {
         ]
         .into(),
         former_certificates: FormerCertificates::new(),
+        former_holders: Arc::default(),
+        listed_holders: Arc::default(),
         door_policies: DoorPolicies::default(),
+        upstream_policies: crate::UpstreamPolicies::new(),
         unfit_policies: BTreeMap::new(),
     }
 }
@@ -142,7 +146,11 @@ pub(super) fn outcome(documents: &[Value]) -> Vec<String> {
 
 /// Checks that each line is among those of an outcome. A line ends where the expected one does, or goes on with a message.
 pub(super) fn assert_lines(why: &str, documents: &[Value], expected: &[&str]) {
-    let lines = outcome(documents);
+    assert_among(why, &outcome(documents), expected);
+}
+
+/// The same of the lines of an outcome.
+pub(super) fn assert_among(why: &str, lines: &[String], expected: &[&str]) {
     for wanted in expected {
         let is_there = match wanted.strip_prefix("no ") {
             Some(absent) => !lines.iter().any(|line| line.starts_with(absent)),
@@ -186,7 +194,10 @@ pub(super) fn lines(attached: &Attached) -> Vec<String> {
                 ListenerRole::Redirect(table) => {
                     lines.push(format!("{at} redirect"));
                     lines.extend(table.ports.iter().map(|(host, port)| format!("redirect {host} to {port}")));
-                    lines.extend(table.withheld.iter().map(|host| format!("withheld {} {host}", listener.name)));
+                    let owned = table.owned.values().flat_map(|hosts| hosts.iter());
+                    let owned = owned.filter(|host| !table.ports.contains_key(*host));
+                    let withheld: BTreeSet<&HostPattern> = table.withheld.iter().chain(owned).collect();
+                    lines.extend(withheld.into_iter().map(|host| format!("withheld {} {host}", listener.name)));
                 }
                 ListenerRole::Terminate { certificates, client_ca, routes } => {
                     let certificates: Vec<String> = certificates.iter().map(ToString::to_string).collect();
@@ -215,7 +226,9 @@ fn table(lines: &mut Vec<String>, listener: &str, table: &HostTable) {
         to.extend((bound.refused_weight > 0).then(|| format!("refused*{}", bound.refused_weight)));
         lines.push(format!("bound {listener} {host} {} -> {}", bound.route.name, to.join(" ")));
     }
-    lines.extend(table.withheld.iter().map(|host| format!("withheld {listener} {host}")));
+    let owned = table.owned.values().flat_map(|hosts| hosts.iter()).filter(|host| !table.routes.contains_key(*host));
+    let withheld: BTreeSet<&HostPattern> = table.withheld.iter().chain(owned).collect();
+    lines.extend(withheld.into_iter().map(|host| format!("withheld {listener} {host}")));
 }
 
 fn add(lines: &mut Vec<String>, of: &str, conditions: &[ConditionVerdict]) {

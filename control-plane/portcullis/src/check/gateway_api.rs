@@ -1,14 +1,16 @@
 //! Objects of the Gateway API, by the attach step that serves them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use portcullis_api::{Problem, ProblemCode};
+use portcullis_api::{Problem, ProblemCode, SETTINGS_KIND};
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, DoorPolicies, GatewayVerdict, Inventory, Note, NoteKind, ObjectName,
-    RouteVerdict, Usability, attach,
+    Attached, AttachedPolicies, CONTROLLER_NAME, ConditionVerdict, GatewayObjects, GatewayVerdict, Inventory, Note,
+    NoteKind, ObjectName, RouteVerdict, Usability, attach,
 };
 use portcullis_gateway_api::{
-    GatewayApiObject, NAMESPACE_NAME_LABEL, OtherFields, ParentReference, ReadError, is_gateway_api, read_object,
+    GatewayApiObject, GatewayClass, NAMESPACE_NAME_LABEL, OtherFields, ParentReference, ReadError, is_gateway_api,
+    read_object,
 };
 use portcullis_instances::Settlement;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
@@ -18,7 +20,7 @@ use serde_json::Value;
 use super::checked::{CheckedObject, Finding};
 use super::routed_clusters::RoutedClusters;
 use super::upstreams::{CheckedUpstreams, is_upstream};
-use crate::gateway_objects::gateway_objects;
+use crate::gateway_objects::{NOT_USED, gateway_objects, service_ports};
 use crate::routed::unfit;
 
 /// The outcome of objects of the Gateway API.
@@ -27,6 +29,16 @@ pub(super) struct CheckedGatewayApi {
     pub(super) objects: Vec<CheckedObject>,
     /// Objects that are not here and are assumed to exist.
     pub(super) notes: Vec<String>,
+}
+
+/// The control plane that would have the objects.
+pub(super) struct AssumedControlPlane<'a> {
+    pub(super) home_namespace: &'a str,
+    /// The `GatewaySettings` that a flag names.
+    pub(super) settings_name: Option<&'a str>,
+    /// `allowLoopbackUpstreams` of the settings.
+    pub(super) allow_loopback: bool,
+    pub(super) owners: &'a Settlement,
 }
 
 /// One document that can be read.
@@ -44,21 +56,20 @@ pub(super) fn has_any(objects: &ObjectSet) -> bool {
 
 /// Whether a diagnosis calls a document ignored that is checked here, or is needed for that.
 pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool {
-    let is_at = |place: &Place| place.file == diagnosis.file && Some(place.spans.find("kind")) == diagnosis.at;
+    let is_at = |place: &Place| *place.file == *diagnosis.file && Some(place.spans.find("kind")) == diagnosis.at;
     let known =
         |document: &Value| !matches!(read_object(document), Err(ReadError::Kind(_))) || !is_gateway_api(document);
     let documents = objects.others.iter().zip(&objects.others_places);
     has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
 }
 
-/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, and to which of these routes may lead, `policies` those at
-/// Gateways, listeners and routes, `allow_loopback` is `allowLoopbackUpstreams` of the settings.
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, and to which of these routes may lead, `policies` those that
+/// are attached to others than these.
 pub(super) fn check(
     objects: &ObjectSet,
     (clusters, routed): (&[Diagnosis], &RoutedClusters<'_>),
-    policies: &DoorPolicies,
-    (home_namespace, owners): (&str, &Settlement),
-    allow_loopback: bool,
+    policies: &AttachedPolicies,
+    control_plane: &AssumedControlPlane<'_>,
 ) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
     let mut documents: Vec<ReadDocument<'_>> = Vec::new();
@@ -76,17 +87,19 @@ pub(super) fn check(
             Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
         }
     }
-    let mut upstreams = CheckedUpstreams::of(objects, allow_loopback);
+    let mut upstreams = CheckedUpstreams::of(objects, &policies.at_upstreams, control_plane.allow_loopback);
     let mut read = gateway_objects(documents.iter().map(|document| document.object.clone()));
     read.upstreams = std::mem::take(&mut upstreams.objects);
     let mut inventory = Inventory {
-        door_policies: policies.clone(),
-        owners: owners.clone(),
-        ..inventory(objects, clusters, home_namespace)
+        door_policies: policies.at_doors.clone(),
+        upstream_policies: policies.at_upstreams.clone(),
+        owners: control_plane.owners.clone(),
+        settings: usable_settings(objects, &read, control_plane.settings_name),
+        ..inventory(objects, clusters, control_plane.home_namespace)
     };
     inventory.upstreams = std::mem::take(&mut upstreams.states);
     let mut attached = attach(&read, &inventory);
-    inventory.unfit_policies = unfit(&attached, &objects.clusters);
+    inventory.unfit_policies = unfit(&attached, objects, &policies.at_upstreams);
     inventory.judging_clusters = routed.without_connections(&attached.passed_clusters);
     // Those of upstreams are their states.
     inventory.passing_clusters = routed.without_requests(&attached.requested_clusters);
@@ -94,8 +107,13 @@ pub(super) fn check(
     if is_refused || !inventory.unfit_policies.is_empty() {
         attached = attach(&read, &inventory);
     }
+    let mut closures = routed.translated(std::mem::take(&mut upstreams.resolved)).closures(&attached);
+    closures.apply(&mut attached);
+    checked.notes.append(&mut closures.notes);
     checked.notes.append(&mut upstreams.notes);
     checked.objects.extend(upstreams.outcomes(&attached));
+    let own_classes = read.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME);
+    checked.notes.extend(own_classes.filter_map(|class| assumed_settings(class, &inventory.settings)));
     for document in &documents {
         checked.objects.push(outcome(document, &attached, &mut checked.notes));
     }
@@ -117,15 +135,38 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
         // The API server sets it, whatever the file has.
         labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name_of(document).name)]).collect()
     };
-    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document) && !is_upstream(document));
-    let named = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
+    let of_kind = |kind: &'static str| {
+        let is_it = move |document: &&Arc<Value>| document.get("kind").and_then(Value::as_str) == Some(kind);
+        objects.others.iter().filter(is_it)
+    };
+    let services = of_kind("Service").map(|document| (name_of(document), service_ports(document)));
+    let namespaces = of_kind("Namespace").map(|document| (name_of(document).name, labels(document)));
     Inventory {
         home_namespace: home_namespace.to_owned(),
         clusters: clusters.iter().map(owned).collect(),
-        namespaces: namespaces.map(|document| (name_of(document).name, labels(document))).collect::<BTreeMap<_, _>>(),
-        settings: named.collect(),
+        namespaces: namespaces.collect::<BTreeMap<_, _>>(),
+        services: services.collect(),
         ..Inventory::default()
     }
+}
+
+/// The `GatewaySettings` that classes may name: those among the objects, and none but that of the flag if there is one.
+fn usable_settings(objects: &ObjectSet, read: &GatewayObjects, flag: Option<&str>) -> BTreeMap<String, Usability> {
+    let used = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
+    let others = read.classes.iter().filter_map(|class| {
+        let name = &class.spec.parameters_ref.as_ref()?.name;
+        flag.is_some_and(|flag| flag != name).then(|| (name.clone(), Usability::Malformed(NOT_USED.to_owned())))
+    });
+    used.chain(others).collect()
+}
+
+/// The settings of a class that may be those of `--settings-name`, or not.
+fn assumed_settings(class: &GatewayClass, settings: &BTreeMap<String, Usability>) -> Option<String> {
+    let name = &class.spec.parameters_ref.as_ref().filter(|reference| reference.kind == SETTINGS_KIND)?.name;
+    (!settings.contains_key(name)).then(|| {
+        let class = &class.metadata.name;
+        format!("GatewaySettings {name} of GatewayClass {class} is not among the objects; it is assumed to be that of --settings-name")
+    })
 }
 
 fn outcome(document: &ReadDocument<'_>, attached: &Attached, notes: &mut Vec<String>) -> CheckedObject {
@@ -204,7 +245,7 @@ impl<'a> ObjectReport<'a> {
             let index = parents.iter().position(|one| *one == parent.parent).unwrap_or_default();
             self.add(
                 &format!("parent {}: ", parent.parent.name),
-                &parent.conditions,
+                &without_notes(&parent.conditions, &verdict.notes),
                 &format!("spec.parentRefs[{index}]"),
             );
         }
@@ -251,6 +292,16 @@ impl<'a> ObjectReport<'a> {
     }
 }
 
+/// The conditions of a parent, without the notes in their messages: these are findings of their own.
+fn without_notes(conditions: &[ConditionVerdict], notes: &[Note]) -> Vec<ConditionVerdict> {
+    let notes: BTreeSet<String> = notes.iter().map(Note::in_words).collect();
+    let without = |one: &ConditionVerdict| {
+        let others: Vec<&str> = one.message.split("; ").filter(|part| !notes.contains(*part)).collect();
+        ConditionVerdict { message: others.join("; "), ..one.clone() }
+    };
+    conditions.iter().map(without).collect()
+}
+
 /// Whether a condition is a finding, and of what kind. Those that sum up others are none, nor is the message of an accepted
 /// Gateway, which repeats its notes.
 fn severity(condition: &ConditionVerdict, is_of_route: bool) -> Option<(bool, ProblemCode)> {
@@ -278,5 +329,5 @@ fn invalid(kind: &str, name: &ObjectName, place: &Place, message: String) -> Che
 
 fn finding(place: &Place, is_error: bool, code: ProblemCode, path: &str, message: &str) -> Finding {
     let problem = Problem::coded(code, path, message);
-    Finding { file: place.file.clone(), at: Some(place.spans.find(path)), is_error, problem }
+    Finding { file: place.file.to_string(), at: Some(place.spans.find(path)), is_error, problem }
 }

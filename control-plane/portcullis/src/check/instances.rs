@@ -7,7 +7,8 @@ use portcullis_api::status::{Condition, ConditionType, InstanceFacts, InstanceSt
 use portcullis_api::{
     INSTANCE_KIND, Problem, ProblemCode, ReferencedData, SETTINGS_KIND, Settings, without_references,
 };
-use portcullis_instances::{InstanceFindings, InstanceVerdict, JudgedInstance, Settlement};
+use portcullis_attach::ObjectName;
+use portcullis_instances::{InstanceFindings, InstanceVerdict, JudgedInstance, MemberName, Settlement};
 use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason, Version};
 use serde_json::Value;
@@ -64,6 +65,21 @@ impl CheckedInstances {
     /// The settings of a cluster's instance, if it has some of its own.
     pub(super) fn own_settings(&self, cluster: &str) -> Option<&Settings> {
         self.divided.own_settings(cluster).map(|own| own.settings.as_ref())
+    }
+
+    /// The instance of a Gateway.
+    pub(super) fn of_gateway(&self, gateway: &ObjectName) -> Option<&str> {
+        self.divided.settled.owners.get(&MemberName::gateway(gateway.to_string()))?.holder.instance()
+    }
+
+    /// The settings of an instance, if it has some of its own.
+    pub(super) fn settings_of(&self, instance: &str) -> Option<&Settings> {
+        self.divided.own.get(instance).map(|own| own.settings.as_ref())
+    }
+
+    /// Whether the settings that an instance names cannot be used.
+    pub(super) fn lacks_settings(&self, instance: &str) -> bool {
+        self.divided.settings_problem(instance).is_some()
     }
 
     /// Whether the settings of a cluster's instance have a default certificate that is not here.
@@ -142,7 +158,7 @@ fn outcome(instance: JudgedInstance, place: &Place, settled: &Settlement) -> Che
     };
     let finding = |is_error: bool| {
         move |problem: Problem| Finding {
-            file: place.file.clone(),
+            file: place.file.to_string(),
             at: Some(place.spans.find(&problem.path)),
             is_error,
             problem,

@@ -2,6 +2,7 @@
 
 mod assumed;
 mod checked;
+mod closures;
 mod gateway_api;
 mod instances;
 mod output;
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
         && objects.instances.is_empty()
         && objects.policies.is_empty());
     let is_empty = !is_ours && !gateway_api::has_any(&objects);
-    let report = report::check_objects(&objects, &arguments.namespace, now());
+    let report = report::check_objects(&objects, (&arguments.namespace, arguments.settings_name.as_deref()), now());
     let printed = crate::print(&match arguments.output {
         CheckOutput::Text => output::text(&report),
         CheckOutput::Json => output::json(&report),

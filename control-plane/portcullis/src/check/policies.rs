@@ -69,7 +69,7 @@ fn outcome(policy: &PolicyObject, verdict: &PolicyVerdict, place: &Place) -> Che
     };
     let at = |is_error: bool| {
         move |problem: &Problem| Finding {
-            file: place.file.clone(),
+            file: place.file.to_string(),
             at: Some(place.spans.find(&problem.path)),
             is_error,
             problem: problem.clone(),
@@ -111,5 +111,5 @@ fn add(object: &mut CheckedObject, ancestor: &AncestorVerdict, index: usize, is_
 fn finding(place: &Place, is_error: bool, path: &str, message: &str) -> Finding {
     let code = if is_error { ProblemCode::Invalid } else { ProblemCode::Caution };
     let problem = Problem::coded(code, path, message);
-    Finding { file: place.file.clone(), at: Some(place.spans.find(path)), is_error, problem }
+    Finding { file: place.file.to_string(), at: Some(place.spans.find(path)), is_error, problem }
 }

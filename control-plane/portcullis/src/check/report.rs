@@ -6,16 +6,21 @@ use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_setting
 
 use super::assumed::{Assumptions, believed};
 use super::checked::{CheckReport, CheckedObject, Finding};
-use super::gateway_api;
+use super::gateway_api::{self, AssumedControlPlane};
 use super::instances::CheckedInstances;
 use super::policies::{self, PolicyPlaces};
 use super::routed_clusters::RoutedClusters;
 use crate::client_ca::check_client_ca;
 use crate::serve::{DividedTranslator, Division, Resolved};
+use crate::spanning_policies::spanning_at_doors;
 
-/// Checks every object as the gateway does, and looks for likely mistakes. `home_namespace` is the control plane's own,
-/// `now` is in seconds since 1970.
-pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64) -> CheckReport {
+/// Checks every object as the gateway does, and looks for likely mistakes. `home_namespace` is the control plane's own, `settings_name`
+/// that of the `GatewaySettings` of all gateways if a flag says it; `now` is in seconds since 1970.
+pub(super) fn check_objects(
+    objects: &ObjectSet,
+    (home_namespace, settings_name): (&str, Option<&str>),
+    now: i64,
+) -> CheckReport {
     let judged = crate::policies::judge(objects, home_namespace);
     let objects = &crate::policies::merged(objects, &judged.attached);
     let policy_places = PolicyPlaces::of(objects, &judged);
@@ -38,6 +43,8 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     let instances = CheckedInstances::of(objects, &settings);
     let mut attached = judged.attached.clone();
     attached.refuse_spanning(&instances.refuse_spanning(&mut resolved.documents));
+    let spanning = spanning_at_doors(&attached, &judged.doors, instances.owners());
+    attached.refuse_spanning_at_doors(&spanning);
     for (diagnosis, document, place) in instances.settings(objects) {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints, &|_| None));
@@ -47,8 +54,9 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     let diagnoses: Vec<Diagnosis> = diagnoses.into_iter().map(|diagnosis| assumed.apply(diagnosis)).collect();
     let routed = RoutedClusters::of(&resolved.documents, &diagnoses, &settings, &assumed);
     let allow_loopback = settings.allow_loopback_upstreams;
-    let (policies, owners) = (&judged.attached.at_doors, (home_namespace, instances.owners()));
-    let gateway_api = gateway_api::check(objects, (&diagnoses, &routed), policies, owners, allow_loopback);
+    let owners = instances.owners();
+    let control_plane = AssumedControlPlane { home_namespace, settings_name, allow_loopback, owners };
+    let gateway_api = gateway_api::check(objects, (&diagnoses, &routed), &judged.attached, &control_plane);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let origins = objects.clusters.get(index).map(|document| origins(document)).unwrap_or_default();
@@ -87,7 +95,7 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>, elsewhere: &
         move |problem: Problem| {
             let other = elsewhere(&problem.path);
             let (place, path) = other.map_or_else(|| (place, problem.path.clone()), |(other, path)| (other, path));
-            Finding { file: place.file.clone(), at: Some(place.spans.find(&path)), is_error, problem }
+            Finding { file: place.file.to_string(), at: Some(place.spans.find(&path)), is_error, problem }
         }
     };
     let lints = lints.into_iter().chain(place.spans.booleans().into_iter().map(boolean));

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{Problem, Settings, Transport, parse_cluster, unchecked_cluster};
-use portcullis_translate::{Diagnosis, NO_REQUESTS, passage_diagnosis};
+use portcullis_translate::{Diagnosis, NO_REQUESTS, ResolvedUpstream, passage_diagnosis};
 use serde_json::Value;
 
 use super::assumed::Assumptions;
+use super::closures::TranslatedObjects;
 
 /// The clusters that are accepted, each with the settings of its instance.
 pub(super) struct RoutedClusters<'a> {
-    documents: BTreeMap<&'a str, &'a Value>,
+    documents: BTreeMap<&'a str, &'a Arc<Value>>,
     settings: &'a Settings,
     assumed: &'a Assumptions<'a>,
 }
@@ -27,9 +28,16 @@ impl<'a> RoutedClusters<'a> {
         let accepted = diagnoses.iter().zip(documents).filter(|(one, _)| one.accepted || one.problems.is_empty());
         let mut by_name = BTreeMap::new();
         for (diagnosis, document) in accepted {
-            by_name.entry(diagnosis.name.as_str()).or_insert(document.as_ref());
+            by_name.entry(diagnosis.name.as_str()).or_insert(document);
         }
         Self { documents: by_name, settings, assumed }
+    }
+
+    /// The input of a translation of Gateways, with these upstreams by their keys.
+    pub(super) fn translated(&self, upstreams: BTreeMap<String, Arc<ResolvedUpstream>>) -> TranslatedObjects<'a> {
+        let clusters = self.documents.iter().map(|(name, document)| ((*name).to_owned(), Arc::clone(document)));
+        let (settings, instances) = (self.settings, self.assumed.instances);
+        TranslatedObjects { clusters: clusters.collect(), upstreams, settings, instances }
     }
 
     /// Of these clusters those to which no connection may be passed on, and why.

@@ -1,15 +1,18 @@
 //! `KubernetesUpstreams`, by the checks of the control plane. Secrets and `ConfigMaps` are assumed to be there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use portcullis_api::{
     KubernetesUpstream, ObjectKind, Problem, UPSTREAM_KIND, UpstreamContent, assumed_material, check_upstream, kind_of,
-    parse_upstream, referred_by_upstream,
+    parse_upstream, referred_by_upstream, upstream_key, upstream_rules,
 };
-use portcullis_attach::{Attached, ObjectName, UpstreamObject, UpstreamState};
+use portcullis_attach::{
+    Attached, ConditionVerdict, ObjectName, UpstreamObject, UpstreamPolicies, UpstreamState, unread_content,
+};
 use portcullis_gateway_api::ObjectMeta;
 use portcullis_sources::{ObjectSet, Place};
-use portcullis_translate::Reason;
+use portcullis_translate::{Reason, ResolvedUpstream};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,6 +25,8 @@ pub(super) struct CheckedUpstreams<'a> {
     pub(super) states: BTreeMap<ObjectName, UpstreamState>,
     /// Objects that are not here and are assumed to exist.
     pub(super) notes: Vec<String>,
+    /// Those that can be used, by their keys, with placeholders in the place of what they refer to.
+    pub(super) resolved: BTreeMap<String, Arc<ResolvedUpstream>>,
     documents: Vec<CheckedDocument<'a>>,
 }
 
@@ -39,8 +44,8 @@ pub(super) fn is_upstream(document: &Value) -> bool {
 }
 
 impl<'a> CheckedUpstreams<'a> {
-    /// Checks all. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
-    pub(super) fn of(objects: &'a ObjectSet, allow_loopback: bool) -> Self {
+    /// Checks all with their policies. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
+    pub(super) fn of(objects: &'a ObjectSet, policies: &UpstreamPolicies, allow_loopback: bool) -> Self {
         let mut all = Self::default();
         let mut seen = BTreeSet::new();
         let documents = objects.others.iter().zip(&objects.others_places);
@@ -49,7 +54,8 @@ impl<'a> CheckedUpstreams<'a> {
                 document.get("metadata").and_then(|written| ObjectMeta::deserialize(written).ok()).unwrap_or_default();
             let name = ObjectName::of(&metadata);
             let mut checked = CheckedDocument { name: name.clone(), place, problems: Vec::new(), warnings: Vec::new() };
-            all.check(document, allow_loopback, &mut checked);
+            let rules = upstream_rules(policies.get(&name).map_or(&[][..], Vec::as_slice));
+            let resolved = all.check(document, rules, allow_loopback, &mut checked);
             if !seen.insert(name.clone()) {
                 checked.problems.push(Problem::new("metadata.name", "another one has the same name"));
             }
@@ -59,6 +65,9 @@ impl<'a> CheckedUpstreams<'a> {
                     checked.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
                 ),
             };
+            if let Some(resolved) = resolved.filter(|_| state == UpstreamState::Usable) {
+                all.resolved.insert(upstream_key(&name.namespace, &name.name), Arc::new(resolved));
+            }
             all.states.entry(name).or_insert(state);
             all.objects.push(UpstreamObject { metadata, contents: Vec::new() });
             all.documents.push(checked);
@@ -66,18 +75,27 @@ impl<'a> CheckedUpstreams<'a> {
         all
     }
 
-    fn check(&mut self, document: &Value, allow_loopback: bool, checked: &mut CheckedDocument<'_>) {
+    /// `None` if it cannot be read.
+    fn check(
+        &mut self,
+        document: &Arc<Value>,
+        rules: Arc<Value>,
+        allow_loopback: bool,
+        checked: &mut CheckedDocument<'_>,
+    ) -> Option<ResolvedUpstream> {
         let raw = match parse_upstream(document) {
             Ok(raw) => raw,
             Err(problems) => {
                 checked.problems = problems;
-                return;
+                return None;
             }
         };
-        let outcome = check_upstream(&raw, &assumed_material(&raw), allow_loopback);
+        let material = assumed_material(&raw);
+        let outcome = check_upstream(&raw, &material, &rules, allow_loopback);
         checked.problems = outcome.outcome.err().unwrap_or_default();
         checked.warnings = outcome.warnings;
         self.notes.extend(assumed(&raw));
+        Some(ResolvedUpstream { document: Arc::clone(document), material, rules })
     }
 
     /// The outcomes, with the conditions by the step that attaches routes.
@@ -93,7 +111,7 @@ fn assumed(raw: &KubernetesUpstream) -> Vec<String> {
             UpstreamContent::Secret(name) => ("Secret", name),
             UpstreamContent::ConfigMap(name) => ("ConfigMap", name),
         };
-        format!("{kind} {namespace}/{name} is not among the objects; it is assumed to exist")
+        unread_content(kind, format!("{namespace}/{name}"))
     };
     referred_by_upstream(raw).into_iter().map(note).collect()
 }
@@ -103,7 +121,7 @@ fn outcome(document: CheckedDocument<'_>, attached: &Attached) -> CheckedObject 
     let finding = |is_error: bool| {
         move |problem: Problem| {
             let at = Some(place.spans.find(&problem.path));
-            Finding { file: place.file.clone(), at, is_error, problem }
+            Finding { file: place.file.to_string(), at, is_error, problem }
         }
     };
     let verdict = attached.upstreams.iter().find(|one| one.name == name);
@@ -115,12 +133,16 @@ fn outcome(document: CheckedDocument<'_>, attached: &Attached) -> CheckedObject 
     findings.extend(warnings.into_iter().map(finding(false)));
     findings.sort_by_key(|finding| finding.at);
     let is_bad = findings.iter().any(|finding| finding.is_error);
-    let shown = |status: bool| if status { "True" } else { "False" };
+    let condition = |one: &ConditionVerdict| {
+        // Of policies the message says which.
+        let says = if one.kind.ends_with("PolicyAffected") { &one.message } else { one.reason };
+        format!("{} {} {says}", one.kind, if one.status { "True" } else { "False" })
+    };
     CheckedObject {
         kind: UPSTREAM_KIND.to_owned(),
         name: name.to_string(),
         reason: if is_bad { Reason::Invalid } else { Reason::Accepted },
-        conditions: verdicts.iter().map(|one| format!("{} {} {}", one.kind, shown(one.status), one.reason)).collect(),
+        conditions: verdicts.iter().map(condition).collect(),
         findings,
     }
 }

@@ -1,6 +1,6 @@
 //! Policies in the answer: which is in effect on the cluster, and why the others are not.
 
-use portcullis_api::{CLUSTER_KIND, FieldOrigin, PolicyKind, PolicyRole, origin_of};
+use portcullis_api::{CLUSTER_KIND, FieldOrigin, PolicyKind, PolicyRole, UPSTREAM_KIND, origin_of, upstream_key};
 use portcullis_attach::{AttachedPolicies, ConditionVerdict, Door, UnfitPolicy};
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ pub(super) fn answers(cluster: &ServedCluster, attached: &AttachedPolicies) -> V
         let policy = verdict.name.to_string();
         let at = verdict.ancestors.iter().filter(|one| match one.target.kind.as_str() {
             CLUSTER_KIND => one.target.name == cluster.name,
+            UPSTREAM_KIND => upstream_key(&verdict.name.namespace, &one.target.name) == cluster.name,
             _ => Door::of(&one.target, &verdict.name.namespace).is_some_and(|door| cluster.doors.contains(&door)),
         });
         let failed = |conditions: &[ConditionVerdict]| conditions.iter().find(|one| !one.status).cloned();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins};
+use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins, upstream_key};
 use portcullis_attach::{AttachedPolicies, Door, UnfitPolicy};
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
@@ -15,7 +15,7 @@ use portcullis_core::state_store::CacheOwner;
 use portcullis_core::{Gateway, StateStore};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{ExplainInput, explain_gateway, explain_input, lost_names};
+use portcullis_translate::{ExplainInput, explain_gateway, explain_input, explain_upstream, lost_names};
 use serde_json::Value;
 
 use super::error::EnvironmentError;
@@ -30,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) clusters: Vec<ServedCluster>,
     /// Those behind HTTPRoutes, each under the host names of a route.
     pub(crate) routed: Vec<ServedCluster>,
+    /// Host names of HTTPRoutes that are closed, and why: the upstream behind them is refused.
+    pub(super) closed: Vec<(AllowedHosts, String)>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     /// Whether answers have those of a shadow beside them.
@@ -40,9 +42,10 @@ pub(crate) struct Environment {
     asked: AtomicU64,
 }
 
-/// One `UpstreamCluster`.
+/// One `UpstreamCluster`, or a `KubernetesUpstream` behind a route.
 #[derive(Debug)]
 pub(crate) struct ServedCluster {
+    /// Its name; the key of an upstream.
     pub(crate) name: String,
     /// The names without a wildcard, which win.
     pub(super) exact: AllowedHosts,
@@ -83,19 +86,25 @@ impl Environment {
         has_files: bool,
     ) -> Result<Self, EnvironmentError> {
         let settings = ServedSettings::of(set).map_err(EnvironmentError::Settings)?;
-        let routes = routes(set, &attached.at_doors, home_namespace, settings.owners());
+        let routes = routes(set, &attached, home_namespace, settings.owners());
         let mut environment = Environment { attached, ..Self::served(set, &settings, has_files)? };
         for route in routes {
             environment.add_route(route, &settings)?;
         }
-        Ok(environment)
+        environment.with_any()
     }
 
     /// The gateway with these objects.
     #[cfg(test)]
     pub(crate) fn of_objects(all: &ObjectSet, has_files: bool) -> Result<Self, EnvironmentError> {
         let settings = ServedSettings::of(all).map_err(EnvironmentError::Settings)?;
-        Self::served(all, &settings, has_files)
+        Self::served(all, &settings, has_files)?.with_any()
+    }
+
+    /// The same, if files have something to ask about.
+    fn with_any(self) -> Result<Self, EnvironmentError> {
+        let is_empty = self.clusters.is_empty() && self.routed.is_empty() && self.closed.is_empty();
+        if self.has_files && is_empty { Err(EnvironmentError::NoCluster) } else { Ok(self) }
     }
 
     fn served(all: &ObjectSet, settings: &ServedSettings, has_files: bool) -> Result<Self, EnvironmentError> {
@@ -106,9 +115,6 @@ impl Environment {
         let refused = all.diagnoses.iter().filter(|diagnosis| diagnosis.refused);
         let refused = refused.map(|diagnosis| format!("{}: {}", diagnosis.file, diagnosis.message));
         environment.problems.splice(..0, refused.chain(settings.problems()));
-        if environment.has_files && environment.clusters.is_empty() {
-            return Err(EnvironmentError::NoCluster);
-        }
         Ok(environment)
     }
 
@@ -131,23 +137,41 @@ impl Environment {
 
     fn empty(settings: &Settings, has_files: bool) -> Result<Self, EnvironmentError> {
         let gateway = Gateway::compile(&explain_gateway(settings)).map_err(EnvironmentError::Gateway)?;
-        let (clusters, routed, problems) = (Vec::new(), Vec::new(), Vec::new());
+        let (clusters, routed, closed, problems) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (attached, asked) = (AttachedPolicies::default(), AtomicU64::new(0));
-        Ok(Environment { gateway, clusters, routed, has_files, asks_shadow: true, attached, problems, asked })
+        Ok(Environment { gateway, clusters, routed, closed, has_files, asks_shadow: true, attached, problems, asked })
     }
 
     fn add_route(&mut self, route: RoutedCluster, settings: &ServedSettings) -> Result<(), EnvironmentError> {
-        let RoutedCluster { hosts, doors, document, unfit } = route;
-        let name = name_of(&document).to_owned();
-        let ClusterSettings { settings, instance } = settings.of_cluster(&name, &document, None)?;
-        let mut read =
-            explain_input(&document, settings).map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
+        let RoutedCluster { hosts, doors, document, rules, unfit } = route;
         let names = || hosts.iter().map(String::as_str);
         let (exact, all) = (names().filter(|name| !name.starts_with('*')), names());
         let hosts_of = [AllowedHosts::new(exact), AllowedHosts::new(all)];
+        let (name, instance, mut read) = match &rules {
+            None => {
+                let name = name_of(&document).to_owned();
+                let ClusterSettings { settings, instance } = settings.of_cluster(&name, &document, None)?;
+                let read = explain_input(&document, settings);
+                (name.clone(), instance, read.map_err(|problem| EnvironmentError::Cluster(name, problem))?)
+            }
+            Some(rules) => {
+                let namespace = document.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+                let name = upstream_key(namespace, name_of(&document));
+                match explain_upstream(&document, rules, settings.shared()) {
+                    Ok(read) => (name, None, read),
+                    Err(problems) => {
+                        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                        let why = format!("KubernetesUpstream {name} is refused, and requests of its routes get 500");
+                        let [_, all] = hosts_of;
+                        self.closed.push((all, format!("{why}: {}", problems.join("; "))));
+                        return Ok(());
+                    }
+                }
+            }
+        };
         read.config.authorities = hosts.iter().cloned().collect();
         let served = ServedCluster::new(name, hosts_of, read)?;
-        let origins = origins(&document);
+        let origins = origins(rules.as_ref().unwrap_or(&document));
         self.routed.push(ServedCluster { origins, instance, doors: doors.into(), unfit, ..served });
         Ok(())
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use portcullis_api::PASSED_ON;
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
 use portcullis_core::header_scan::HeaderScan;
+use portcullis_core::host_names::AllowedHosts;
 use portcullis_core::identity::UserInfo;
 use portcullis_core::request_info::{RequestInfo, RequestTarget};
 use portcullis_core::review::{Review, ReviewResult};
@@ -71,7 +72,12 @@ impl Environment {
         if let Some(routed) = routed.filter(|_| !self.clusters.iter().any(owns)) {
             return Ok(Some(routed));
         }
+        let is_at = |(hosts, _): &&(AllowedHosts, String)| host.is_some_and(|host| hosts.name(host.as_bytes()));
+        if let Some((_, why)) = self.closed.iter().find(is_at).filter(|_| !self.clusters.iter().any(owns)) {
+            return Err(why.clone());
+        }
         match (self.clusters.as_slice(), host) {
+            ([], None) => Err("no UpstreamCluster is given: name the host of an HTTPRoute".to_owned()),
             // The connection was made to it, whatever the request names.
             ([only], _) => Ok(Some(only)),
             (_, None) => Err("several UpstreamClusters are given: name the host".to_owned()),

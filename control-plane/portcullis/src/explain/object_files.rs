@@ -9,6 +9,7 @@ use super::error::EnvironmentError;
 use super::served_settings::ServedSettings;
 use crate::policies::{self, JudgedPolicies};
 use crate::read_manifests::read_manifests;
+use crate::spanning_policies::spanning_at_doors;
 
 /// Files that belong together.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +46,13 @@ impl ObjectFiles<'_> {
             all.diagnoses.extend(set.diagnoses);
         }
         all.divide_settings(self.settings_name);
-        let JudgedPolicies { mut attached, .. } = policies::judge(&all, self.namespace);
+        let JudgedPolicies { mut attached, doors, .. } = policies::judge(&all, self.namespace);
         let mut set = policies::merged(&all, &attached);
         // Settings that cannot be used are an error later.
         if let Ok(settings) = ServedSettings::of(&set) {
             attached.refuse_spanning(&settings.refuse_spanning(&mut set.clusters));
+            let spanning = spanning_at_doors(&attached, &doors, &settings.owners());
+            attached.refuse_spanning_at_doors(&spanning);
         }
         Ok(ReadObjects { set, attached })
     }

@@ -12,7 +12,11 @@ use clap::{Args, ValueEnum};
 /// Without -f the object is read from the cluster that stores it, and the patch has its resourceVersion: an edit in between makes
 /// kubectl fail with a conflict.
 ///
-/// Exit: 0, or 1 if the object has no shadow, cannot be read or would be refused with what the shadow has, 2 for a wrong command line.
+/// A policy of a kind of its own that decides (DispatchPolicy, FlowControlPolicy) would go on to decide: nothing is printed, and the
+/// message names the policy to edit. Such policies are those among the files of -f; else those that the object's status names.
+///
+/// Exit: 0, or 1 if the object has no shadow, cannot be read, or with what the shadow has would be refused or not decide, 2 for a wrong
+/// command line.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Promote {
@@ -28,6 +32,9 @@ pub(crate) struct Promote {
     /// Its context; the current one if unset.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// The control plane's own namespace: a policy there decides, and a ReferenceGrant there lets others tighten. With -f only.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "files")]
+    pub(crate) namespace: String,
     /// How it is printed.
     #[arg(short = 'o', long, value_enum, default_value_t = PromoteOutput::Patch)]
     pub(crate) output: PromoteOutput,

@@ -65,6 +65,7 @@ impl MetOutcome {
             Some(cause) if NOT_REPEATED.contains(&cause) => Err(Unjudged::Refused(cause.as_str())),
             Some(cause) => Ok((Self::refused(cause, record.policy.parse().ok(), None), false)),
             None if record.reason == "not_served" => Err(Unjudged::Refused("not_served")),
+            None if record.reason == "unresolved" => Err(Unjudged::Refused("unresolved")),
             None => Err(Unjudged::Refused("malformed")),
         }
     }

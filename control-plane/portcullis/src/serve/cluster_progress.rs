@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use portcullis_sources::SetNumber;
 
@@ -10,6 +11,8 @@ pub(super) struct ClusterProgress {
     /// The objects of which an older version is served, because the newer one waits or is refused, and the number of the first set that
     /// may have brought a newer one.
     behind: BTreeMap<String, u64>,
+    /// These numbers.
+    since: BTreeSet<u64>,
 }
 
 impl ClusterProgress {
@@ -19,21 +22,24 @@ impl ClusterProgress {
         let before = std::mem::take(&mut self.behind);
         let since = |name: &String| (name.clone(), before.get(name).copied().unwrap_or(first));
         (self.number, self.behind) = (number, behind.map(since).collect());
+        self.since = self.behind.values().copied().collect();
     }
 
     /// The objects of which something older is served than the version in a set, and nothing older than that in `after`.
-    pub(super) fn behind(&self, after: Option<u64>, of: SetNumber) -> BTreeSet<String> {
-        self.behind_in(after, of).cloned().collect()
+    pub(super) fn behind(&self, after: Option<u64>, SetNumber(of): SetNumber) -> BTreeSet<String> {
+        let is_in = |since: u64| since <= of && after.is_none_or(|after| since > after);
+        self.behind.iter().filter(|(_, since)| is_in(**since)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether there are any, or may be.
     pub(super) fn has_behind(&self, after: Option<u64>, of: SetNumber) -> bool {
-        !self.is_of(of) || self.behind_in(after, of).next().is_some()
-    }
-
-    fn behind_in(&self, after: Option<u64>, SetNumber(of): SetNumber) -> impl Iterator<Item = &String> {
-        let is_in = move |since: u64| since <= of && after.is_none_or(|after| since > after);
-        self.behind.iter().filter(move |(_, since)| is_in(**since)).map(|(name, _)| name)
+        let SetNumber(last) = of;
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        // A range that ends before it begins is none.
+        let has_any = || {
+            after.is_none_or(|after| after < last) && self.since.range((first, Bound::Included(last))).next().is_some()
+        };
+        !self.is_of(of) || has_any()
     }
 
     /// Whether a set was taken.

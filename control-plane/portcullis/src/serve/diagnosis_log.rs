@@ -1,7 +1,6 @@
 //! Problems of objects in the log: with file, line, field and hint, and each only once.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,19 +9,15 @@ use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::Diagnosis;
 use tracing::Level;
 
+use super::by_place::ByPlace;
+
 /// Logs problems that are new.
 #[derive(Default)]
 pub(super) struct DiagnosisLog {
-    /// The records of each diagnosis, by its address: one that is the same allocation has nothing new.
-    known: HashMap<usize, LoggedDiagnosis>,
+    /// The records of each diagnosis: one that is the same allocation has nothing new.
+    known: ByPlace<Diagnosis, Vec<LogRecord>>,
     /// The set before: what is still the same document was looked through already.
     before: Arc<ObjectSet>,
-}
-
-/// The records of a diagnosis. It is kept, so that no other one gets its address.
-struct LoggedDiagnosis {
-    _diagnosis: Arc<Diagnosis>,
-    records: Vec<LogRecord>,
 }
 
 /// One thing that is wrong or suspicious.
@@ -52,28 +47,20 @@ impl DiagnosisLog {
 
     /// The records that the set before did not have.
     fn take(&mut self, objects: &ObjectSet, diagnoses: &[Arc<Diagnosis>]) -> Vec<LogRecord> {
-        let mut before = std::mem::take(&mut self.known);
-        let (mut kept, mut new) = (Vec::new(), Vec::new());
-        for (diagnosis, place) in diagnoses.iter().zip(places(objects)) {
-            let address = Arc::as_ptr(diagnosis).addr();
-            if let Some(logged) = before.remove(&address) {
-                kept.push(address);
-                self.known.insert(address, logged);
-            } else if let Entry::Vacant(entry) = self.known.entry(address) {
-                let records = records_of(diagnosis, place);
-                if !records.is_empty() {
-                    new.push(address);
-                }
-                entry.insert(LoggedDiagnosis { _diagnosis: Arc::clone(diagnosis), records });
-            }
-        }
+        let mut new = Vec::new();
+        let change = self.known.follow(diagnoses, |at, diagnosis| {
+            let records = records_of(diagnosis, place(objects, at));
+            new.extend(records.iter().cloned());
+            records
+        });
         if new.is_empty() {
             return Vec::new();
         }
-        let known = |address: &usize| self.known.get(address).into_iter().flat_map(|one| &one.records);
-        let gone = before.values().flat_map(|one| &one.records);
-        let mut logged: HashSet<&LogRecord> = kept.iter().flat_map(known).chain(gone).collect();
-        new.iter().flat_map(known).filter(|record| logged.insert(record)).cloned().collect()
+        let made: HashSet<usize> = change.new.into_iter().collect();
+        let kept = self.known.values().enumerate().filter(|(at, _)| !made.contains(at)).map(|(_, records)| records);
+        let gone = change.gone.iter().map(|(_, records)| records);
+        let mut logged: HashSet<&LogRecord> = kept.chain(gone).flatten().collect();
+        new.iter().filter(|record| logged.insert(record)).cloned().collect()
     }
 
     /// Logs likely mistakes in accepted objects, as `portcullis check` finds them.
@@ -102,13 +89,21 @@ impl DiagnosisLog {
     }
 }
 
-/// The place of each diagnosis' document, if it has one.
-fn places(objects: &ObjectSet) -> impl Iterator<Item = Option<&Place>> {
-    let files = objects.diagnoses.iter().map(|_| None);
-    let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
-    let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));
-    let instances = (0..objects.instances.len()).map(|index| objects.instance_places.get(index));
-    files.chain(settings).chain(clusters).chain(instances).chain(std::iter::repeat(None))
+/// The place of the document of one of the diagnoses, if it has one.
+fn place(objects: &ObjectSet, at: usize) -> Option<&Place> {
+    let mut at = at.checked_sub(objects.diagnoses.len())?;
+    let kinds = [
+        (objects.settings.len(), &objects.settings_places),
+        (objects.clusters.len(), &objects.cluster_places),
+        (objects.instances.len(), &objects.instance_places),
+    ];
+    for (count, places) in kinds {
+        match at.checked_sub(count) {
+            Some(behind) => at = behind,
+            None => return places.get(at),
+        }
+    }
+    None
 }
 
 fn records_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<LogRecord> {
@@ -138,7 +133,7 @@ impl LogRecord {
             is_refused,
             kind: kind.to_owned(),
             name: name.to_owned(),
-            file: place.map(|place| place.file.clone()),
+            file: place.map(|place| place.file.to_string()),
             line: at.map(|at| at.line),
             column: at.map(|at| at.column),
             field: problem.path.clone(),
@@ -179,8 +174,8 @@ mod tests {
         let update = Reconciler::default()
             .reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now())
             .unwrap();
-        let found = update.diagnoses.iter().zip(places(&set));
-        let found: Vec<LogRecord> = found.flat_map(|(diagnosis, place)| records_of(diagnosis, place)).collect();
+        let found = update.diagnoses.iter().enumerate();
+        let found: Vec<LogRecord> = found.flat_map(|(at, diagnosis)| records_of(diagnosis, place(&set, at))).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));
         assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("did you mean servers?")));

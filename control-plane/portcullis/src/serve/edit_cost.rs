@@ -7,11 +7,16 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_sources::ObjectSet;
-use portcullis_xds::{OwnerVersions, Snapshot};
+use portcullis_xds::Snapshot;
 use serde_json::{Value, json};
 
 use super::diagnosis_log::DiagnosisLog;
+use super::fleet::ServedObjects;
+use super::metrics::ControlPlaneMetrics;
+use super::reconcile_loop::is_other;
 use super::reconciler::{Reconciled, Reconciler};
+use super::served_versions::ServedVersions;
+use super::token_keys::key_step;
 
 /// Policies of an object.
 const POLICIES: usize = 20;
@@ -58,44 +63,70 @@ fn timed<T>(times: &mut Times, name: &'static str, step: impl FnOnce() -> T) -> 
     result
 }
 
-/// Everything that a control plane does about a set of objects, but for its streams.
+/// Puts keys of tokens into a set.
+type PutKeys = dyn FnMut(&Arc<ObjectSet>) -> Arc<ObjectSet>;
+
+/// Everything that a control plane does about a set of objects from its source, but for its streams.
 struct Pipeline {
+    keys: Box<PutKeys>,
+    objects: Arc<ObjectSet>,
     reconciler: Reconciler,
+    metrics: ControlPlaneMetrics,
+    shown: ServedObjects,
     log: DiagnosisLog,
-    versions: OwnerVersions,
+    versions: ServedVersions,
     served: Arc<Snapshot>,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Self {
+            keys: Box::new(key_step()),
+            objects: Arc::default(),
+            reconciler: Reconciler::default(),
+            metrics: ControlPlaneMetrics::default(),
+            shown: ServedObjects::default(),
+            log: DiagnosisLog::default(),
+            versions: ServedVersions::default(),
+            served: Arc::default(),
+        }
+    }
 }
 
 impl Pipeline {
     fn take(&mut self, objects: ObjectSet, times: &mut Times) {
         let objects = Arc::new(objects);
+        let objects = timed(times, "keys of tokens", || (self.keys)(&objects));
+        assert!(timed(times, "is it another set", || *self.objects != *objects));
         let reconciled = self.reconciler.reconcile(&objects, &BTreeSet::new(), Instant::now()).unwrap();
-        let Reconciled { snapshot, diagnoses, steps, .. } = reconciled;
+        let Reconciled { snapshot, diagnoses, served, steps, .. } = reconciled;
         for (name, from, to) in steps {
             times.entry(name).or_default().push(to - from);
         }
+        timed(times, "metrics", || self.metrics.reconciled(&diagnoses, Duration::ZERO));
+        self.shown = served;
         timed(times, "log", || self.log.follow(&objects, &diagnoses));
         let snapshot = Arc::new(snapshot);
-        timed(times, "is it new", || *self.served != *snapshot);
-        timed(times, "versions of objects", || self.versions.of(&snapshot).len());
-        timed(times, "drop", || drop((std::mem::replace(&mut self.served, snapshot), diagnoses)));
+        timed(times, "is it new", || is_other(&self.served, &snapshot));
+        timed(times, "versions of objects", || self.versions.follow(Some(&snapshot)));
+        let before = (std::mem::replace(&mut self.served, snapshot), std::mem::replace(&mut self.objects, objects));
+        timed(times, "drop", || drop((before, diagnoses)));
     }
+}
+
+/// Settings with all defaults.
+fn settings() -> Value {
+    json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"}, "spec": {}})
 }
 
 fn edits_among(count: usize) {
     let serving = serving();
-    let settings = json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"}, "spec": {}});
     let mut set = ObjectSet {
         clusters: (0..count).map(|number| object(number, 0, &serving)).collect(),
-        settings: vec![settings],
+        settings: vec![settings()],
         ..ObjectSet::default()
     };
-    let mut pipeline = Pipeline {
-        reconciler: Reconciler::default(),
-        log: DiagnosisLog::default(),
-        versions: OwnerVersions::default(),
-        served: Arc::default(),
-    };
+    let mut pipeline = Pipeline::default();
     let mut first = Times::new();
     let since = Instant::now();
     pipeline.take(set.clone(), &mut first);
@@ -115,6 +146,48 @@ fn edits_among(count: usize) {
         println!("  {name}: {:?}", all[all.len() / 2]);
     }
     println!("  an edit: {sum:?}");
+}
+
+/// The time of a round whatever is edited, and of each edit in it: the bound of a round's edits is made of both.
+fn rounds_among(count: usize) {
+    const MANY: usize = 33;
+    let serving = serving();
+    let instance = |name: &str| {
+        Arc::new(json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance", "metadata": {"name": name},
+            "spec": {"clustersSelector": {"matchLabels": {"team": name}}, "gatewaysSelector": {}}}))
+    };
+    for (instances, edits) in [(vec![], 1), (vec![], MANY), (vec![instance("a"), instance("b")], 1)] {
+        let labelled = |number: usize, edition| {
+            let mut document = object(number, edition, &serving).as_ref().clone();
+            document["metadata"]["labels"] = json!({"team": "a"});
+            Arc::new(document)
+        };
+        let mut set = ObjectSet {
+            clusters: (0..count).map(|number| labelled(number, 0)).collect(),
+            settings: vec![settings()],
+            instances: instances.clone(),
+            ..ObjectSet::default()
+        };
+        let mut pipeline = Pipeline::default();
+        pipeline.take(set.clone(), &mut Times::new());
+        let mut took = Vec::new();
+        for edition in 1..=EDITS {
+            for number in 0..edits {
+                set.clusters[number] = labelled(number, edition);
+            }
+            let (edited, since) = (set.clone(), Instant::now());
+            pipeline.take(edited, &mut Times::new());
+            took.push(since.elapsed());
+        }
+        took.sort();
+        println!("{count} objects, {} instances, {edits} edits: {:?}", instances.len(), took[took.len() / 2]);
+    }
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --release --workspace --bins -- --ignored --nocapture rounds_are"]
+fn rounds_are_measured() {
+    [100, 1_000, 10_000].into_iter().for_each(rounds_among);
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl ExplainedDiagnoses {
         (objects, resolved): (&ObjectSet, &Resolved),
     ) -> Vec<Arc<Diagnosis>> {
         let mut fallbacks: BTreeMap<usize, Fallback> = fallbacks.into_iter().map(|one| (one.index, one)).collect();
-        let mut before = std::mem::take(&mut self.last).into_iter();
+        let mut before = std::mem::replace(&mut self.last, Vec::with_capacity(translated.len())).into_iter();
         let all = translated.iter().zip(documents).zip(&objects.clusters).enumerate();
         for (index, ((translated, document), written)) in all {
             let fallback = fallbacks.remove(&index);

@@ -1,11 +1,13 @@
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use portcullis_translate::{Resource, ResourceGroup};
 
-/// The groups of the last translation, by address. Each is kept, so that no other group gets its address.
+use super::by_place::ByPlace;
+
+/// The groups of the last translation.
 #[derive(Debug, Default)]
-pub(super) struct KnownGroups(HashMap<usize, ResourceGroup>);
+pub(super) struct KnownGroups(ByPlace<[Arc<Resource>], ()>);
 
 /// The groups that one translation has and the other has not. An object that is translated anew is among both.
 #[derive(Debug, Default)]
@@ -17,19 +19,21 @@ pub(super) struct GroupChange {
 impl KnownGroups {
     /// Takes the groups of a newer translation: a translator returns the same allocation for what did not change.
     pub(super) fn follow(&mut self, groups: &[ResourceGroup]) -> GroupChange {
-        let mut before = std::mem::take(&mut self.0);
-        self.0.reserve(groups.len());
-        let mut change = GroupChange::default();
-        for group in groups {
-            let address = group.as_ptr().addr();
-            if before.remove(&address).is_none() {
-                change.new.push(Arc::clone(group));
-            }
-            self.0.insert(address, Arc::clone(group));
-        }
-        change.gone = before.into_values().collect();
-        change
+        let change = self.0.follow(groups, |_, _| ());
+        let new = change.new.into_iter().filter_map(|at| groups.get(at).map(Arc::clone)).collect();
+        let mut gone: Vec<ResourceGroup> = change.gone.into_iter().map(|(group, ())| group).collect();
+        // One that was there twice may be there still.
+        let mut addresses: Vec<usize> = gone.iter().map(address).collect();
+        addresses.sort_unstable();
+        let is_gone = |one: &usize| addresses.binary_search(one).is_ok();
+        let there: HashSet<usize> = groups.iter().map(address).filter(is_gone).collect();
+        gone.retain(|group| !there.contains(&address(group)));
+        GroupChange { gone, new }
     }
+}
+
+fn address(group: &ResourceGroup) -> usize {
+    group.as_ptr().addr()
 }
 
 impl GroupChange {

@@ -1,65 +1,77 @@
 //! The status of instances: what belongs to each, and what its Envoys have acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use portcullis_api::status::{
     ClusterStatus, Condition, GatewayProgress, InstanceCounts, InstanceFacts, InstanceStatus, Timestamp, sanitize,
 };
 use portcullis_api::{CLUSTER_KIND, INSTANCE_KIND};
-use portcullis_translate::{Diagnosis, FilterBuild};
-use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Snapshot, View};
+use portcullis_translate::Diagnosis;
+use portcullis_xds::{AckState, AckStates, HealthReport, NodeStatus, Registry, Snapshot, View};
 
 use super::gateway_states::refused_elsewhere;
-use super::instance_views::{InstanceState, InstanceStates, instance_of_view, instance_view};
+use super::instance_views::{InstanceState, InstanceStates, instance_of_view};
 
-/// The Envoys of all instances at one time.
-pub(super) struct InstanceEnvoys<'a> {
-    states: &'a InstanceStates,
-    /// By instance: its Envoys that are connected, here or as their agents say to another replica, each with what it has of everything.
-    progresses: BTreeMap<&'a str, BTreeMap<String, GatewayProgress>>,
+/// The Envoys of each instance that are connected, here or as their agents say to another replica, each with what it has of everything.
+pub(super) type EnvoyProgress = BTreeMap<String, BTreeMap<String, GatewayProgress>>;
+
+/// The Envoys of all instances that are connected here, of these `nodes`.
+pub(super) fn envoys_here(
+    states: &InstanceStates,
+    (registry, nodes): (&Registry, &[NodeStatus]),
+    snapshot: Option<&Snapshot>,
+) -> EnvoyProgress {
+    let mut envoys: EnvoyProgress = states.by_name.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
+    let instance = |view: &View| view.0.as_deref().and_then(instance_of_view).map(str::to_owned);
+    let is_of_instance = |view: &View| instance(view).is_some_and(|name| states.by_name.contains_key(&name));
+    let views = snapshot.map(|snapshot| registry.progress_of_views(snapshot, is_of_instance)).unwrap_or_default();
+    for (view, progresses) in views {
+        if let Some(known) = instance(&view).and_then(|name| envoys.get_mut(&name)) {
+            known.extend(progresses);
+        }
+    }
+    for node in nodes.iter().filter(|node| node.connected) {
+        if let Some(known) = instance(&node.view).and_then(|name| envoys.get_mut(&name)) {
+            // Those without a view of their instance wait for one.
+            known.entry(node.id.clone()).or_insert(GatewayProgress::Pending);
+        }
+    }
+    envoys
 }
 
-impl<'a> InstanceEnvoys<'a> {
-    pub(super) fn new(states: &'a InstanceStates, registry: &Registry, snapshot: Option<&Snapshot>) -> Self {
-        let connected = if states.by_name.is_empty() { BTreeMap::new() } else { connected(registry) };
-        let progress = |instance: &'a String| {
-            let Some(nodes) = connected.get(instance) else { return (instance.as_str(), BTreeMap::new()) };
-            let of_view = |view: &View| snapshot.map(|snapshot| registry.view_progress(snapshot, view));
-            let builds = [FilterBuild::Module, FilterBuild::Wasm].map(|filter| instance_view(instance, filter));
-            let mut known: BTreeMap<String, GatewayProgress> = builds.iter().filter_map(of_view).flatten().collect();
-            // Those without a view of their instance wait for one.
-            for node in nodes {
-                known.entry(node.clone()).or_insert(GatewayProgress::Pending);
-            }
-            (instance.as_str(), known)
-        };
-        Self { states, progresses: states.by_name.keys().map(progress).collect() }
-    }
-
-    /// The same with Envoys that follow another replica, by what their agents repeat of its answers. `versions` are the hashes of what is
-    /// served of each cluster. Of a certificate that names several instances it is not known to which its Envoy belongs.
-    pub(super) fn with_answers(mut self, health: &HealthRegistry, versions: &BTreeMap<&str, &str>) -> Self {
-        let now = Instant::now();
-        let (answers, views) = (health.answers(now), health.views(now));
-        let mut served: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
-        for (cluster, instances) in self.states.of_clusters.iter().filter(|_| !answers.is_empty()) {
-            let Some(version) = versions.get(cluster.as_str()) else { continue };
-            for instance in instances {
-                served.entry(instance).or_default().push((cluster.clone(), (*version).to_owned()));
-            }
+/// Adds the Envoys that follow another replica, by what their agents repeat of its answers. `version` is the hash of what is served of a
+/// cluster. Of a certificate that names several instances it is not known to which its Envoy belongs.
+pub(super) fn add_envoys_elsewhere<'v>(
+    envoys: &mut EnvoyProgress,
+    states: &InstanceStates,
+    reports: &BTreeMap<String, Arc<HealthReport>>,
+    version: impl Fn(&str) -> Option<&'v str>,
+) {
+    let answering = || reports.iter().filter(|(_, report)| !report.answers.is_empty());
+    let mut served: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
+    for (cluster, instances) in states.of_clusters.iter().filter(|_| answering().next().is_some()) {
+        let Some(version) = version(cluster) else { continue };
+        for instance in instances {
+            served.entry(instance).or_default().push((cluster.clone(), version.to_owned()));
         }
-        for (node, answers) in &answers {
-            let Some(Some([View(Some(view))])) = views.get(node).map(Option::as_deref) else { continue };
-            let known =
-                instance_of_view(view).and_then(|instance| Some((instance, self.progresses.get_mut(instance)?)));
-            let Some((instance, known)) = known else { continue };
-            let served = served.get(instance).map(Vec::as_slice).unwrap_or_default();
-            known.entry(node.clone()).or_insert_with(|| progress_elsewhere(served, answers));
-        }
-        self
     }
+    for (node, report) in answering() {
+        let Some([View(Some(view))]) = report.views.as_deref() else { continue };
+        let known = instance_of_view(view).and_then(|instance| Some((instance, envoys.get_mut(instance)?)));
+        let Some((instance, known)) = known else { continue };
+        let served = served.get(instance).map(Vec::as_slice).unwrap_or_default();
+        known.entry(node.clone()).or_insert_with(|| progress_elsewhere(served, &report.answers));
+    }
+}
 
+/// The instances, and their Envoys at one time.
+pub(super) struct InstanceEnvoys<'a> {
+    pub(super) states: &'a InstanceStates,
+    pub(super) envoys: &'a EnvoyProgress,
+}
+
+impl InstanceEnvoys<'_> {
     /// The status of the instance that a diagnosis is about, if it is about one that is judged.
     pub(super) fn status(
         &self,
@@ -69,7 +81,7 @@ impl<'a> InstanceEnvoys<'a> {
     ) -> Option<(ClusterStatus, InstanceCounts)> {
         let state = self.states.by_name.get(&diagnosis.name).filter(|_| diagnosis.kind == INSTANCE_KIND)?;
         let none = BTreeMap::new();
-        let progresses = self.progresses.get(diagnosis.name.as_str()).unwrap_or(&none);
+        let progresses = self.envoys.get(&diagnosis.name).unwrap_or(&none);
         let (facts, refusal) = facts(state, progresses);
         let facts = InstanceFacts { refusal: &refusal, ..facts };
         let InstanceStatus { observed_generation, conditions, counts } =
@@ -94,17 +106,6 @@ fn progress_elsewhere(served: &[(String, String)], answers: &AckStates) -> Gatew
     }
 }
 
-/// The nodes of each instance.
-fn connected(registry: &Registry) -> BTreeMap<String, BTreeSet<String>> {
-    let mut connected: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for node in registry.nodes().into_iter().filter(|node| node.connected) {
-        if let Some(instance) = node.view.0.as_deref().and_then(instance_of_view) {
-            connected.entry(instance.to_owned()).or_default().insert(node.id);
-        }
-    }
-    connected
-}
-
 /// The facts of an instance's status, and the first refusal of an Envoy.
 fn facts<'a>(state: &'a InstanceState, progresses: &BTreeMap<String, GatewayProgress>) -> (InstanceFacts<'a>, String) {
     let has_all = |progress: &&GatewayProgress| **progress == GatewayProgress::Acknowledged;
@@ -121,9 +122,12 @@ fn facts<'a>(state: &'a InstanceState, progresses: &BTreeMap<String, GatewayProg
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use portcullis_api::status::State;
     use portcullis_instances::InstanceVerdict;
     use portcullis_translate::{Reason, Version};
+    use portcullis_xds::HealthRegistry;
 
     use super::*;
 
@@ -173,13 +177,14 @@ mod tests {
         ] {
             let states = states(is_served, "");
             let named = progresses.into_iter().enumerate().map(|(index, one)| (format!("e{index}"), one));
-            let envoys = InstanceEnvoys { states: &states, progresses: [("a", named.collect())].into() };
+            let envoys = EnvoyProgress::from([("a".to_owned(), named.collect())]);
             let now = Timestamp::from_seconds(1);
-            let (found, counts) = envoys.status(&diagnosis(INSTANCE_KIND, "a"), &[], &now).unwrap();
+            let instances = InstanceEnvoys { states: &states, envoys: &envoys };
+            let (found, counts) = instances.status(&diagnosis(INSTANCE_KIND, "a"), &[], &now).unwrap();
             let ready = &found.conditions[2];
             assert_eq!((ready.reason.as_str(), ready.status), (reason, status), "{ready:?}");
             assert_eq!((found.observed_generation, counts.clusters), (Some(7), 2));
-            assert_eq!(counts.envoys, envoys.progresses["a"].len());
+            assert_eq!(counts.envoys, envoys["a"].len());
             assert_eq!(ready.message.contains("e1: listener: taken"), reason == "Refused");
         }
     }
@@ -206,8 +211,10 @@ mod tests {
             health.answered(node, answers(all));
         }
         let versions = BTreeMap::from([("one.test", "v1"), ("two.test", "v1")]);
-        let envoys = InstanceEnvoys::new(&states, &registry, None).with_answers(&health, &versions);
-        let found: Vec<_> = envoys.progresses["a"].iter().map(|(node, progress)| (node.as_str(), progress)).collect();
+        let mut envoys = envoys_here(&states, (&registry, registry.nodes().as_slice()), None);
+        let reports = health.reports(Instant::now());
+        add_envoys_elsewhere(&mut envoys, &states, &reports, |cluster| versions.get(cluster).copied());
+        let found: Vec<_> = envoys["a"].iter().map(|(node, progress)| (node.as_str(), progress)).collect();
         let expected = [
             ("a/half", &GatewayProgress::Pending),
             ("a/refusing", &refused_elsewhere()),
@@ -219,7 +226,8 @@ mod tests {
     #[test]
     fn objects_of_other_kinds_have_no_status_of_an_instance() {
         let (states, registry) = (states(true, "UpstreamCluster b.test belongs to Instance b"), Registry::default());
-        let envoys = InstanceEnvoys::new(&states, &registry, Some(&Snapshot::default()));
+        let here = envoys_here(&states, (&registry, registry.nodes().as_slice()), Some(&Snapshot::default()));
+        let envoys = InstanceEnvoys { states: &states, envoys: &here };
         let now = Timestamp::from_seconds(1);
         for (kind, name, is_one) in
             [(INSTANCE_KIND, "a", true), (INSTANCE_KIND, "gone", false), ("GatewaySettings", "a", false)]

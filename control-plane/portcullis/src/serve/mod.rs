@@ -12,11 +12,13 @@
 //! | divide clusters among instances, each with Envoys of its own | `instance_views` |
 //! | serve the snapshot to each Envoy, by its Gateway, its instance or the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
-//! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
+//! | judge the objects by what the gateways report | `status_observer`, `object_statuses`, `gateway_states`, `endpoint_reports`, `instance_status` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
 //! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
+mod by_place;
+mod changed_keys;
 mod cluster_progress;
 mod console;
 mod diagnosis_log;
@@ -26,10 +28,10 @@ mod divided_translator;
 mod edit_cost;
 mod edit_queue;
 mod edit_traces;
+mod endpoint_reports;
 mod explained_diagnoses;
 mod filter_views;
 pub(crate) mod fleet;
-mod former_statuses;
 mod gateway_api;
 mod gateway_states;
 mod gateway_views;
@@ -42,12 +44,14 @@ mod instance_status;
 mod instance_views;
 mod limit_reports;
 mod limits;
+mod list_origins;
 #[cfg(test)]
 mod memory_cost;
 mod metrics;
+mod object_status;
+mod object_statuses;
 #[cfg(test)]
 mod optional_kinds_tests;
-mod owner_bytes;
 mod policies;
 mod reconcile_loop;
 mod reconciler;
@@ -55,6 +59,7 @@ mod references;
 mod report_origin;
 mod retention;
 mod run;
+mod served_versions;
 mod shadow_reports;
 mod source;
 mod state;

@@ -131,8 +131,9 @@ impl ReconcileLoop {
             return;
         }
         // One demand for both: the Services of a newer one were not wanted yet, and it would count as seen.
-        let gateways = self.gateways.newest();
-        let doors_number = gateways.0.as_ref().map_or(0, |demand| demand.doors_number);
+        let (demand, claimed) = self.gateways.newest();
+        let doors_number = demand.as_ref().map_or(0, |newest| newest.doors_number);
+        let gateways = (demand.map(|newest| newest.demand), claimed);
         let mut outcome = self.reconcile(&objects, filters.clone(), gateways.clone(), now).await;
         if let Ok(reconciled) = &outcome
             && self.discovery.want(&reconciled.wants, reconciled.gateways.0.is_some()).await
@@ -215,7 +216,8 @@ impl ReconcileLoop {
         let noticed = objects.noticed.0.unwrap_or(now);
         let mut steps = vec![("read", noticed, now)];
         steps.extend(&reconciled.steps);
-        let is_new = self.outputs.snapshots.borrow().as_deref() != Some(&reconciled.snapshot);
+        let served = self.outputs.snapshots.borrow().clone();
+        let is_new = served.is_none_or(|served| is_other(&served, &reconciled.snapshot));
         traces.published(&PublishedEdit {
             objects: (&before, objects),
             diagnoses: &reconciled.diagnoses,
@@ -237,11 +239,17 @@ impl ReconcileLoop {
             state.save(SavedState { snapshot: Arc::clone(&snapshot), gateway_owners });
         }
         let before = self.outputs.snapshots.borrow().clone();
-        let is_new = before.is_none_or(|before| *before != *snapshot);
+        let is_new = before.is_none_or(|before| is_other(&before, &snapshot));
         self.outputs.metrics.published(&snapshot, origin, since, is_new);
         if is_new {
             tracing::info!(snapshot = served_version(&snapshot), "serving");
             self.outputs.snapshots.send_replace(Some(snapshot));
         }
     }
+}
+
+/// Whether two snapshots differ. The hashes of their contents are compared first: of thousands of resources the first ones may be the
+/// same.
+pub(super) fn is_other(one: &Snapshot, other: &Snapshot) -> bool {
+    one.version() != other.version() || one != other
 }

@@ -274,7 +274,7 @@ impl Reconciler {
             first_part(translator.translate(&input, &division))
         };
         let mut documents = resolved.documents.clone();
-        let mut wants: Vec<_> = documents.iter_mut().map(|document| self.discovered.put(document, settings)).collect();
+        let (mut wants, _) = self.discovered.put_all(&mut documents, settings);
         let (mut translation, mut groups) = translate(&documents);
         let diagnoses = &translation.diagnoses;
         let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.referenced_data, now);
@@ -376,8 +376,8 @@ fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>
 /// The wants of the documents that are served: the first of a name, as in translation.
 fn wants_of_accepted(wants: Vec<Option<Arc<Want>>>, diagnoses: &[Arc<Diagnosis>]) -> Wants {
     let mut kept = Wants::new();
-    for (want, _) in wants.into_iter().zip(diagnoses).filter(|(_, diagnosis)| diagnosis.accepted) {
-        let Some(want) = want else { continue };
+    for (want, diagnosis) in wants.into_iter().zip(diagnoses) {
+        let Some(want) = want.filter(|_| diagnosis.accepted) else { continue };
         kept.entry(want.name().to_owned()).or_insert(want);
     }
     kept

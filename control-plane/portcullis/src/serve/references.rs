@@ -45,20 +45,22 @@ impl Resolver {
         if !is_same_data {
             self.referenced_data = objects.referenced_data.clone();
         }
-        let mut before = std::mem::take(&mut self.last).into_iter();
-        for written in &objects.clusters {
-            let known = before.next().filter(|(known, _)| Arc::ptr_eq(known, written));
-            let resolution = match known {
-                Some((_, resolution)) if is_same_data => resolution,
-                known => {
-                    let mut resolution = resolve(written, &objects.referenced_data);
-                    if let Some((_, known)) = known.filter(|(_, known)| known.document == resolution.document) {
-                        resolution.document = known.document;
+        self.last.truncate(objects.clusters.len());
+        for (at, written) in objects.clusters.iter().enumerate() {
+            let known = self.last.get_mut(at);
+            if known.as_ref().is_some_and(|(known, _)| is_same_data && Arc::ptr_eq(known, written)) {
+                continue;
+            }
+            let mut resolution = resolve(written, &objects.referenced_data);
+            match known {
+                Some(known) => {
+                    if Arc::ptr_eq(&known.0, written) && known.1.document == resolution.document {
+                        resolution.document = Arc::clone(&known.1.document);
                     }
-                    resolution
+                    *known = (Arc::clone(written), resolution);
                 }
-            };
-            self.last.push((Arc::clone(written), resolution));
+                None => self.last.push((Arc::clone(written), resolution)),
+            }
         }
         let resolved = self.last.iter().map(|(_, one)| (Arc::clone(&one.document), one.problems.clone()));
         let (documents, problems) = resolved.unzip();
@@ -73,10 +75,16 @@ impl Resolved {
         Self { documents, problems }
     }
 
-    /// Each of them, in the set's order.
-    pub(crate) fn into_clusters(self) -> impl Iterator<Item = ResolvedCluster> {
-        let all = self.documents.into_iter().zip(self.problems);
-        all.map(|(document, problems)| ResolvedCluster { document, problems })
+    /// One of them.
+    pub(crate) fn cluster(&self, index: usize) -> Option<ResolvedCluster> {
+        let (document, problems) = (self.documents.get(index)?, self.problems.get(index)?);
+        Some(ResolvedCluster { document: Arc::clone(document), problems: problems.clone() })
+    }
+
+    /// Whether one of them is certainly this one.
+    pub(crate) fn is_shared_with(&self, index: usize, other: &ResolvedCluster) -> bool {
+        self.documents.get(index).is_some_and(|document| Arc::ptr_eq(document, &other.document))
+            && self.problems.get(index) == Some(&other.problems)
     }
 
     /// Whether every reference of one of the documents is resolved.

@@ -115,7 +115,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let key_file = arguments.state.state_dir.clone().map(|directory| KeyFile::open(directory, Arc::clone(&metrics)));
     let (key_file, keys_writing) = key_file.unzip();
     let of_objects: watch::Receiver<Arc<ServedObjects>> = served_objects.clone();
-    let limit_reports = Arc::new(LimitReports::new(move |name| of_objects.borrow().has_global_limits(name)));
+    let limit_reports = Arc::new(LimitReports::new(move || Arc::clone(of_objects.borrow().limited())));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -142,8 +142,20 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             let (access, settings) = (access.clone(), source.settings.clone());
             let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
             gateways = link;
-            let (policies, instances) = (source.policies.clone(), instances.clone());
-            GatewayApi { access, objects, diagnoses, statuses, settings, envoys, policies, instances }.start()
+            let (policies, instances, leads) = (source.policies.clone(), instances.clone(), leads.clone());
+            let api = GatewayApi {
+                access,
+                objects,
+                diagnoses,
+                statuses,
+                settings,
+                envoys,
+                policies,
+                instances,
+                metrics: Arc::clone(&metrics),
+                leads,
+            };
+            api.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let (observer, policies) = (Arc::clone(&observer), source.policies.clone());

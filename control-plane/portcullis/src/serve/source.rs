@@ -279,7 +279,7 @@ pub(super) struct SourceState {
 }
 
 /// The source in /status. It holds no secret.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SourceStatus {
     pub(super) kind: &'static str,
@@ -300,6 +300,13 @@ impl SourceState {
         let [leads, divides_limits] = [writer, limits].map(|one| one.map(|leadership| leadership.leads.clone()));
         let limits_failure = limits.map(|leadership| leadership.failure.clone());
         Self { kind: source.kind, health: source.health.clone(), leads, divides_limits, limits_failure }
+    }
+
+    /// That of files that can be read.
+    #[cfg(test)]
+    pub(super) fn of_files() -> Self {
+        let (_, health) = watch::channel(SourceHealth::current());
+        Self { kind: SourceKind::Directory, health, leads: None, divides_limits: None, limits_failure: None }
     }
 
     pub(super) fn status(&self) -> SourceStatus {

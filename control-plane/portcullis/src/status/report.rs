@@ -19,7 +19,7 @@ pub(super) struct Source {
     pub(super) reason: Option<String>,
 }
 
-/// An object, or a file that cannot be used as it stands.
+/// An object, or a file that cannot be used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Object {

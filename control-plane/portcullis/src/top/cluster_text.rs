@@ -16,7 +16,7 @@ const MAX_TRANSITIONS: usize = 5;
 
 pub(super) fn detail(view: &ClusterView) -> String {
     let mut text = head(view);
-    section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6, 7]);
+    section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6, 7, 8]);
     section(&mut text, policies(&view.policies), &[1]);
     section(&mut text, limits(&view.limits), &[2, 3, 4, 5]);
     if let Some(top) = &view.top {
@@ -67,7 +67,8 @@ fn titles<const N: usize>(titles: [&str; N]) -> Vec<Vec<String>> {
 }
 
 fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
-    let mut rows = titles(["SERVER", "ZONE", "SHARE", "REQUESTS/S", "ERRORS/S", "P50", "P99", "IN FLIGHT", "HEALTH"]);
+    let mut rows =
+        titles(["SERVER", "ZONE", "WEIGHT", "SHARE", "REQUESTS/S", "ERRORS/S", "P50", "P99", "IN FLIGHT", "HEALTH"]);
     // No gateway without an agent reports them.
     let is_known = servers.iter().any(|one| one.numbers.running > 0);
     rows.extend(servers.iter().map(|one| {
@@ -75,6 +76,7 @@ fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
         vec![
             one_line(&one.server),
             one_line(one.zone.as_deref().unwrap_or("-")),
+            one.weight.map_or_else(|| "-".to_owned(), |weight| weight.to_string()),
             percent(one.share),
             rate(numbers.requests_per_second),
             rate(numbers.errors_per_second),

@@ -90,6 +90,7 @@ fn cluster_is_printed_in_full() {
     let server = |server: &str, zone: Option<&str>, share, unhealthy| ServerView {
         server: server.to_owned(),
         zone: zone.map(str::to_owned),
+        weight: zone.map(|_| 3),
         unhealthy,
         share,
         numbers: numbers(10.0 * share),
@@ -154,9 +155,9 @@ a.test 2026-01-02T03:04:05Z: Warning
 some endpoints are not healthy
 10.0 requests/s, <0.01 errors/s, 1.50 refused/s; p50 7.2ms, p99 1.2s; 3 running, 20 watches, 1 sessions; 2 of 3 servers healthy
 
-SERVER          ZONE   SHARE   REQUESTS/S   ERRORS/S     P50    P99   IN FLIGHT   HEALTH
-10.0.0.1:6443   east     75%         7.50      <0.01   7.2ms   1.2s           3   healthy
-10.0.0.2:6443   -        25%         2.50      <0.01   7.2ms   1.2s           3   Ejected since 2026-01-02T03:04:00Z at 2 gateways
+SERVER          ZONE   WEIGHT   SHARE   REQUESTS/S   ERRORS/S     P50    P99   IN FLIGHT   HEALTH
+10.0.0.1:6443   east        3     75%         7.50      <0.01   7.2ms   1.2s           3   healthy
+10.0.0.2:6443   -           -     25%         2.50      <0.01   7.2ms   1.2s           3   Ejected since 2026-01-02T03:04:00Z at 2 gateways
 
 POLICY   FORWARDED/S   REFUSED/S                FIRST RULE
 0               9.00   too_many_requests 1.50   get,list pods

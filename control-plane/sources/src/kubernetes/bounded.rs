@@ -117,14 +117,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::StoredStatus;
+    use crate::kubernetes::{ObjectKey, StoredStatus, WatchedKind};
 
     const BOUNDS: KindBounds = KindBounds { objects: 10, bytes: 1_000 };
 
     fn object(name: usize, age: usize, bytes: usize) -> (String, WatchedObject) {
         let document = json!({"metadata": {"creationTimestamp": format!("2024-01-01T00:00:{:02}Z", 59 - age)}});
         let stored = Arc::new(StoredStatus::default());
-        (name.to_string(), WatchedObject { document: Arc::new(document), stored, bytes })
+        let key = Arc::new(ObjectKey::cluster_scoped(WatchedKind::Gateway, name.to_string()));
+        (name.to_string(), WatchedObject { key, document: Arc::new(document), stored, bytes })
     }
 
     fn names(objects: &BoundedObjects) -> Vec<usize> {

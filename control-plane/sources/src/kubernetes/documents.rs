@@ -4,9 +4,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData, oversized_policy, pack_policies};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::WatchedKind;
+use super::{ObjectKey, WatchedKind};
 
 /// kubectl's copy of the whole object, keys included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -15,6 +15,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[derive(Clone, PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct WatchedObject {
+    pub(super) key: Arc<ObjectKey>,
     /// Without its status, but for the names in it, and without what changes with every write to the status.
     pub(super) document: Arc<Value>,
     pub(super) stored: Arc<StoredStatus>,
@@ -23,7 +24,7 @@ pub(super) struct WatchedObject {
 }
 
 /// The status of an object as the server has it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredStatus {
     /// `metadata.uid`.
     pub uid: Option<String>,
@@ -43,7 +44,7 @@ fn length(value: &Value) -> usize {
 }
 
 /// The document within the bound, with the length of the object. Of a policy beyond it the targets are left: one that decides must not
-/// leave its part because of its length.
+/// leave its part because of its length. Of a route beyond it the name is left: it is at no Gateway then, and its status is to say so.
 fn bounded(kind: WatchedKind, document: Value, status: &Value) -> Option<(Value, usize)> {
     let of_document = length(&document);
     if of_document <= MAX_BYTES {
@@ -52,12 +53,23 @@ fn bounded(kind: WatchedKind, document: Value, status: &Value) -> Option<(Value,
     let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     tracing::warn!(kind = kind.kind(), namespace, name, "an object of more than 256 KiB is not looked at");
-    if !matches!(kind, WatchedKind::Policy(_)) {
-        return None;
-    }
-    let reduced = oversized_policy(&document);
+    let reduced = match kind {
+        WatchedKind::Policy(_) => oversized_policy(&document),
+        WatchedKind::HttpRoute | WatchedKind::TlsRoute => oversized_route(&document),
+        _ => return None,
+    };
     let bytes = length(&reduced).saturating_add(length(status));
     Some((reduced, bytes))
+}
+
+/// The document of a route without parents.
+fn oversized_route(document: &Value) -> Value {
+    let field = |name: &&str| Some(((*name).to_owned(), document.pointer("/metadata")?.get(*name)?.clone()));
+    let kept = ["name", "namespace", "uid", "generation", "creationTimestamp"];
+    let metadata: Map<String, Value> = kept.iter().filter_map(field).collect();
+    let named = |name: &str| document.get(name).cloned().unwrap_or_default();
+    let spec = json!({"parentRefs": [], "hostnames": [], "rules": []});
+    json!({"apiVersion": named("apiVersion"), "kind": named("kind"), "metadata": metadata, "spec": spec})
 }
 
 /// Leaves what is judged: labels of namespaces, and ports of Services.
@@ -76,6 +88,7 @@ fn reduce(kind: WatchedKind, object: &mut DynamicObject) {
 
 /// `None` if it cannot be written as a document, which nothing that came as one does, or is too large.
 pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<WatchedObject> {
+    let key = Arc::new(ObjectKey::of_path(kind, &path(&object)));
     object.metadata.managed_fields = None;
     reduce(kind, &mut object);
     let resource_version = object.metadata.resource_version.take().filter(|_| kind.has_shared_status());
@@ -98,7 +111,7 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     }
     let (document, bytes) = if kind.is_judged() { bounded(kind, document, &status)? } else { (document, 0) };
     let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
-    Some(WatchedObject { document: Arc::new(document), stored, bytes })
+    Some(WatchedObject { key, document: Arc::new(document), stored, bytes })
 }
 
 /// `namespace/name`, or the name of a cluster-scoped object.
@@ -110,16 +123,16 @@ pub(super) fn path(object: &DynamicObject) -> String {
 }
 
 /// The content of a Secret for the objects of a kind.
-pub(super) fn secret(kind: WatchedKind, secret: Secret) -> SecretData {
+pub(super) fn secret(kind: WatchedKind, secret: Secret) -> Arc<SecretData> {
     let labels = secret.metadata.labels.unwrap_or_default();
     let annotations = secret.metadata.annotations.unwrap_or_default();
     let label = labels.get(kind.secret_label()).map(String::as_str).unwrap_or_default();
     let shared = annotations.get(SHARED_ANNOTATION).filter(|_| kind == WatchedKind::UpstreamCluster);
     let data = secret.data.unwrap_or_default();
-    SecretData {
+    Arc::new(SecretData {
         owners: SecretData::owners_of(label, shared.map(String::as_str)),
         data: data.into_iter().map(|(key, bytes)| (key, SecretBytes::new(bytes.0))).collect(),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -156,7 +169,8 @@ mod tests {
             status: json!({"conditions": []}),
             ..StoredStatus::default()
         };
-        assert_eq!(found, WatchedObject { document: Arc::new(wanted), stored: Arc::new(stored), bytes: 0 });
+        let key = Arc::new(ObjectKey::cluster_scoped(WatchedKind::UpstreamCluster, "a.test"));
+        assert_eq!(found, WatchedObject { key, document: Arc::new(wanted), stored: Arc::new(stored), bytes: 0 });
     }
 
     #[test]
@@ -199,12 +213,32 @@ mod tests {
             "status": {"ancestors": []},
         }))
         .unwrap();
-        let WatchedObject { document, stored, bytes } = super::object(kind, object).unwrap();
+        let WatchedObject { document, stored, bytes, .. } = super::object(kind, object).unwrap();
         assert_eq!(document["spec"], json!({"targetRefs": [target], "overrides": {}}));
         assert_eq!(document["metadata"]["namespace"], "portcullis");
         assert!(bytes < 1_000 && stored.status == json!({"ancestors": []}));
         let problems = check_policy(PolicyKind::UpstreamIdentity, &document).outcome.unwrap_err();
         assert!(problems[0].message.contains("256 KiB"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn route_beyond_the_bound_keeps_its_name_and_status() {
+        let kind = WatchedKind::TlsRoute;
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind(),
+            "metadata": {"name": "a", "namespace": "b", "uid": "u", "annotations": {"a": "x".repeat(MAX_BYTES)}},
+            "spec": {"parentRefs": [{"name": "g"}], "hostnames": ["a.test"], "rules": [{"backendRefs": []}]},
+            "status": {"parents": [1]},
+        }))
+        .unwrap();
+        let WatchedObject { document, stored, bytes, .. } = super::object(kind, object).unwrap();
+        let wanted = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind(),
+            "metadata": {"name": "a", "namespace": "b", "uid": "u"},
+            "spec": {"parentRefs": [], "hostnames": [], "rules": []},
+        });
+        assert_eq!(*document, wanted);
+        assert!(bytes < 1_000 && stored.status == json!({"parents": [1]}));
     }
 
     #[test]

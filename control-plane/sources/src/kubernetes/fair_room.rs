@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::StoredStatus;
+    use crate::kubernetes::{ObjectKey, StoredStatus, WatchedKind};
 
     const BOUNDS: KindBounds = KindBounds { objects: 12, bytes: 1_200 };
 
@@ -172,7 +172,8 @@ mod tests {
         let document = json!({"metadata": {"creationTimestamp": format!("2024-01-01T00:00:{second:02}Z")}});
         let (document, stored) = (Arc::new(document), Arc::new(StoredStatus::default()));
         let name = format!("n{namespace}/{second}");
-        room.insert(name, WatchedObject { document, stored, bytes }, BOUNDS, preferred);
+        let key = Arc::new(ObjectKey::of_path(WatchedKind::Gateway, &name));
+        room.insert(name, WatchedObject { key, document, stored, bytes }, BOUNDS, preferred);
     }
 
     fn filled(objects: &[Drawn], preferred: &str) -> FairRoom {

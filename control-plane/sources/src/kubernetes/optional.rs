@@ -1,7 +1,6 @@
 //! A kind without which `UpstreamCluster`s are served all the same, watched in sessions of its own: whatever becomes of it, neither
 //! theirs nor those of other kinds wait or end.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::fair_room::KindBounds;
 use super::health::{Backoff, watch_reason};
 use super::published::Published;
 use super::watches::config;
-use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
+use super::{KubernetesAccess, WatchedKind};
 
 /// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes, and the older one has a name. Of policies,
 /// which own none, it is the youngest of the namespace that has most. Policies and permissions of the control plane's own namespace are
@@ -245,10 +244,8 @@ impl OptionalKind {
             return;
         }
         if !self.kind.is_referred_to() {
-            let key = |name: &String| ObjectKey::of_path(self.kind, name);
-            let statuses: BTreeMap<ObjectKey, Arc<StoredStatus>> =
-                self.objects.iter().map(|(name, object)| (key(name), Arc::clone(&object.stored))).collect();
-            self.published.statuses(self.kind, statuses);
+            let statuses = self.objects.iter().map(|(_, object)| (Arc::clone(&object.key), Arc::clone(&object.stored)));
+            self.published.statuses(self.kind, statuses.collect());
         }
         let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
         let documents: Arc<[_]> = self.objects.iter().map(document).collect();

@@ -1,10 +1,11 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{GatewayApiObjects, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
+use super::statuses::StatusByKey;
+use super::{GatewayApiObjects, StoredStatuses, WatchedKind};
 
 /// The outputs that sessions of several kinds share, each for its own kind.
 #[derive(Clone)]
@@ -40,7 +41,7 @@ impl Published {
     }
 
     /// The statuses of all objects of a kind.
-    pub(super) fn statuses(&self, kind: WatchedKind, newest: BTreeMap<ObjectKey, Arc<StoredStatus>>) {
+    pub(super) fn statuses(&self, kind: WatchedKind, newest: StatusByKey) {
         set(&self.statuses, |all| all.set(kind, newest));
     }
 

@@ -5,18 +5,19 @@ use kube::runtime::watcher::Event;
 use portcullis_api::{ReferencedData, SecretData, absent_settings, resolve_settings};
 use serde_json::Value;
 
+use super::WatchedKind;
 use super::documents::WatchedObject;
 use super::known::Known;
-use super::{ObjectKey, StoredStatus, WatchedKind};
+use super::statuses::StatusByKey;
 use crate::object_set::ObjectSet;
 
 /// The objects of the clusters' sessions.
 pub(super) struct Store {
     objects: BTreeMap<WatchedKind, Known<WatchedObject>>,
     /// By the kind that refers to them.
-    secrets: BTreeMap<WatchedKind, Known<SecretData>>,
+    secrets: BTreeMap<WatchedKind, Known<Arc<SecretData>>>,
     /// The same as they were in the set that was taken last, as long as none is another one.
-    shared_secrets: BTreeMap<WatchedKind, Arc<BTreeMap<String, SecretData>>>,
+    shared_secrets: BTreeMap<WatchedKind, Arc<BTreeMap<String, Arc<SecretData>>>>,
     /// The name of the `GatewaySettings` that are used, if objects are.
     settings: Option<String>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
@@ -57,7 +58,7 @@ impl Store {
         self.is_changed |= known.apply(event, |before, now| before.document == now.document);
     }
 
-    pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, SecretData)>) {
+    pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, Arc<SecretData>)>) {
         let Some(known) = self.secrets.get_mut(&kind) else { return };
         let is_changed = known.apply(event, |before, now| before == now);
         self.is_changed |= is_changed;
@@ -120,15 +121,14 @@ impl Store {
     }
 
     /// The status of every object, of the kinds of which one may be new; nothing before the lists are complete.
-    pub(super) fn take_statuses(&mut self) -> BTreeMap<WatchedKind, BTreeMap<ObjectKey, Arc<StoredStatus>>> {
+    pub(super) fn take_statuses(&mut self) -> BTreeMap<WatchedKind, StatusByKey> {
         if !self.is_complete() {
             return BTreeMap::new();
         }
         let of_kind = |kind: WatchedKind| {
             let known = self.objects.get(&kind)?;
-            let stored =
-                |(name, one): (&String, &WatchedObject)| (ObjectKey::of_path(kind, name), Arc::clone(&one.stored));
-            Some((kind, known.current.iter().map(stored).collect()))
+            let stored = |one: &WatchedObject| (Arc::clone(&one.key), Arc::clone(&one.stored));
+            Some((kind, known.current.values().map(stored).collect()))
         };
         std::mem::take(&mut self.with_new_status).into_iter().filter_map(of_kind).collect()
     }
@@ -137,6 +137,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::{ObjectKey, StoredStatus};
 
     const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
     const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
@@ -157,9 +158,9 @@ mod tests {
         let reference = serde_json::json!({"secret": {"name": "s"}});
         let document =
             |name: &str| serde_json::json!({"metadata": {"name": name}, "spec": {"defaultClientCA": reference}});
-        let ca = |owner: &str| SecretData {
-            owners: [owner.to_owned()].into(),
-            data: [("ca.crt".to_owned(), portcullis_api::SecretBytes::new(b"x".to_vec()))].into(),
+        let ca = |owner: &str| {
+            let (owners, bytes) = ([owner.to_owned()].into(), portcullis_api::SecretBytes::new(b"x".to_vec()));
+            Arc::new(SecretData { owners, data: [("ca.crt".to_owned(), bytes)].into() })
         };
         for kinds in [&[CLUSTER, SETTINGS, WatchedKind::Instance][..], &[CLUSTER, SETTINGS]] {
             let mut store = Store::new(kinds, Some("a".to_owned()));
@@ -186,11 +187,12 @@ mod tests {
 
     fn object(document: impl Into<Value>, status: u32) -> (String, WatchedObject) {
         let stored = StoredStatus { status: status.into(), ..StoredStatus::default() };
-        ("a".to_owned(), WatchedObject { document: Arc::new(document.into()), stored: Arc::new(stored), bytes: 0 })
+        let (key, document) = (Arc::new(ObjectKey::cluster_scoped(CLUSTER, "a")), Arc::new(document.into()));
+        ("a".to_owned(), WatchedObject { key, document, stored: Arc::new(stored), bytes: 0 })
     }
 
-    fn secret(owner: &str) -> (String, SecretData) {
-        ("s".to_owned(), SecretData { owners: [owner.to_owned()].into(), ..SecretData::default() })
+    fn secret(owner: &str) -> (String, Arc<SecretData>) {
+        ("s".to_owned(), Arc::new(SecretData { owners: [owner.to_owned()].into(), ..SecretData::default() }))
     }
 
     #[test]
@@ -258,10 +260,10 @@ mod tests {
         store.object(SETTINGS, Event::Apply(object(document("a"), 1)));
         let settings = store.take_changed().unwrap().settings;
         assert_eq!(settings, [document("a")], "the reference is not resolved");
-        let ca = SecretData {
+        let ca = Arc::new(SecretData {
             owners: ["a".to_owned()].into(),
             data: [("ca.crt".to_owned(), portcullis_api::SecretBytes::new(b"x".to_vec()))].into(),
-        };
+        });
         // A Secret of a cluster of the same name is none of theirs.
         store.secret(CLUSTER, Event::Apply(("s".to_owned(), ca.clone())));
         assert_eq!(store.take_changed().unwrap().settings, settings);

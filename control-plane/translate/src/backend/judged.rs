@@ -7,18 +7,21 @@ use portcullis_api::{
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
+use super::config_size::ConfigSize;
 use crate::names::{Group, ResourceNames, groups};
 use crate::policy::cluster_config;
 use crate::resource::Resource;
 use crate::{check, cluster, secrets};
 
-/// A `KubernetesUpstream` with the content of its references.
+/// A `KubernetesUpstream` with the content of its references and its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedUpstream {
     /// Its document.
     pub document: Arc<Value>,
     /// The content of its references.
     pub material: UpstreamMaterial,
+    /// Its [`portcullis_api::upstream_rules`].
+    pub rules: Arc<Value>,
 }
 
 /// An `UpstreamCluster` behind routes for requests: checked, forwarded to and judged as under its own names. A `KubernetesUpstream` has
@@ -39,8 +42,7 @@ pub(crate) struct OpenCluster {
     pub(crate) groups: Vec<Group>,
     /// The filter's configuration, with the cluster's own host names.
     pub(crate) config: ClusterConfig,
-    /// Its size.
-    pub(crate) config_bytes: usize,
+    pub(crate) size: ConfigSize,
     /// The gateway's credential at the servers, the CAs, the pools and their endpoints.
     pub(crate) resources: Vec<Arc<Resource>>,
 }
@@ -53,7 +55,8 @@ impl JudgedCluster {
         match check(document, name, settings, None) {
             (Some(cluster), _) if cluster.transport == Transport::Passthrough => Self::Refused(NO_REQUESTS.to_owned()),
             (Some(cluster), _) => Self::Open(Box::new(OpenCluster::of(cluster, settings))),
-            (None, diagnosis) => Self::Refused(diagnosis.message),
+            // Authors of routes read it, who may not read the object.
+            (None, diagnosis) => Self::Refused(diagnosis.outline()),
         }
     }
 
@@ -63,7 +66,7 @@ impl JudgedCluster {
             Ok(raw) => raw,
             Err(problems) => return Self::Refused(all(problems)),
         };
-        match check_upstream(&raw, &upstream.material, settings.allow_loopback_upstreams).outcome {
+        match check_upstream(&raw, &upstream.material, &upstream.rules, settings.allow_loopback_upstreams).outcome {
             Ok(cluster) => Self::Open(Box::new(OpenCluster::of(cluster, settings))),
             Err(problems) => Self::Refused(all(problems)),
         }
@@ -97,8 +100,8 @@ impl OpenCluster {
         let owner = Some(owner(&cluster.name).into());
         resources.iter_mut().for_each(|resource| resource.owner.clone_from(&owner));
         let resources = resources.into_iter().map(Arc::new).collect();
-        let config_bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
-        Self { resources, cluster, names, groups, config, config_bytes }
+        let size = ConfigSize::of(&config);
+        Self { resources, cluster, names, groups, config, size }
     }
 }
 

@@ -3,8 +3,10 @@
 //! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
 //! - [`judged`]: an `UpstreamCluster` or a `KubernetesUpstream` whose requests are judged.
 //! - [`tightened`]: such a one behind a Gateway, a listener or a route with policies of its own.
+//! - [`config_size`]: the room that such a one takes at a Gateway.
 //! - [`pool`]: the Envoy cluster of a server; [`known_pools`]: those of before.
 
+mod config_size;
 mod judged;
 mod known_pools;
 mod passage;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use portcullis_api::DiscoveredServer;
 use portcullis_attach::{ObjectName, ServedBackend};
 
+pub(crate) use config_size::{ConfigSize, KnownPolicySizes};
 pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
 pub use judged::{NO_REQUESTS, ResolvedUpstream};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};

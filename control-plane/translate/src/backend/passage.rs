@@ -10,7 +10,8 @@ pub(crate) enum Passage {
     Open(Box<Cluster>),
     /// All connections to it are closed: it is frozen, or a profile is in effect.
     Closed,
-    /// They may not, and why: it keeps users or requests out, whom passing on would let in.
+    /// They may not, and why: it keeps users or requests out, whom passing on would let in. Authors of routes read it, who may not
+    /// read the object.
     Refused(String),
 }
 
@@ -21,7 +22,7 @@ impl Passage {
         match cluster {
             Some(cluster) if cluster.gates.deny_all_requests => Self::Closed,
             Some(cluster) => Self::Open(Box::new(cluster)),
-            None => Self::Refused(diagnosis.message),
+            None => Self::Refused(diagnosis.outline()),
         }
     }
 }

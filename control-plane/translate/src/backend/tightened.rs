@@ -1,7 +1,7 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::{Cluster, PolicyInEffect, Settings, check_upstream_behind_doors, parse_upstream};
+use portcullis_api::{Cluster, PolicyInEffect, Settings, check_upstream, parse_upstream};
 use portcullis_attach::{Door, UnfitPolicy, behind_doors, upstream_behind_doors};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
@@ -26,19 +26,10 @@ pub(crate) struct Tightening {
 pub(crate) enum DoorRules {
     /// The cluster's own: it is good with none of the policies.
     Own,
-    /// Those with policies of the door.
-    Tightened(Box<TightenedConfig>),
+    /// Those with policies of the door, and the cluster's own host names. Pools, credentials and the generation are the cluster's.
+    Tightened(Box<ClusterConfig>),
     /// None: all connections are closed.
     Closed,
-}
-
-/// The filter's configuration of a cluster with policies of doors. Pools, credentials and the generation are the cluster's.
-#[derive(Debug)]
-pub(crate) struct TightenedConfig {
-    /// With the cluster's own host names.
-    pub(crate) config: ClusterConfig,
-    /// Its size.
-    pub(crate) bytes: usize,
 }
 
 /// The tightenings of the last translation.
@@ -97,14 +88,25 @@ impl KnownTightenings {
     }
 
     /// Forgets all but these of Gateways.
-    pub(crate) fn keep<'a>(&mut self, wanted: impl Iterator<Item = &'a Tightenings> + Clone) {
-        self.0.retain(|key, _| wanted.clone().any(|of_gateway| of_gateway.contains_key(key)));
+    pub(crate) fn keep<'a>(&mut self, wanted: impl Iterator<Item = &'a Tightenings>) {
+        let wanted: BTreeSet<&(String, Vec<Door>)> = wanted.flat_map(BTreeMap::keys).collect();
+        self.0.retain(|key, _| wanted.contains(key));
     }
 
     /// Their number.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.0.len()
+    }
+
+    /// The bytes of their configurations' texts.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> usize {
+        let text = |known: &KnownTightening| match &known.made.rules {
+            DoorRules::Tightened(config) => serde_json::to_vec(config).unwrap().len(),
+            DoorRules::Own | DoorRules::Closed => 0,
+        };
+        self.0.values().map(text).sum()
     }
 }
 
@@ -131,15 +133,16 @@ impl Tightening {
         policies: impl Iterator<Item = &'a PolicyInEffect>,
         settings: &Settings,
     ) -> Self {
-        let ResolvedUpstream { document, material } = upstream;
+        let ResolvedUpstream { document, material, rules } = upstream;
         let Ok(raw) = parse_upstream(document) else {
             return Self { rules: DoorRules::Closed, unfit: BTreeMap::new() };
         };
-        let (denials, unfit) = upstream_behind_doors(&raw, material, policies);
-        if denials.is_empty() {
+        let (tightened, unfit) = upstream_behind_doors(&raw, material, rules, policies);
+        // A limit that is lowered may not be there.
+        if tightened.get("spec") == rules.get("spec") {
             return Self { rules: DoorRules::Own, unfit };
         }
-        let checked = check_upstream_behind_doors(&raw, material, &denials, settings.allow_loopback_upstreams);
+        let checked = check_upstream(&raw, material, &tightened, settings.allow_loopback_upstreams);
         Self { rules: DoorRules::of(checked.outcome.ok(), open, settings), unfit }
     }
 }
@@ -150,7 +153,33 @@ impl DoorRules {
         let Some(cluster) = tightened else { return Self::Closed };
         // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
         let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
-        let bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
-        Self::Tightened(Box::new(TightenedConfig { config, bytes }))
+        Self::Tightened(Box::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use portcullis_attach::ObjectName;
+
+    use super::*;
+
+    /// Each Gateway has up to thousands of them.
+    #[test]
+    fn gateways_are_gone_through_once_when_others_are_forgotten() {
+        let made = || Arc::new(Tightening { rules: DoorRules::Own, unfit: BTreeMap::new() });
+        let key = |index: usize| ("c".to_owned(), vec![Door::Route(ObjectName::new("team", format!("r{index}")))]);
+        let known = |_| KnownTightening {
+            object: RequestedObject::Cluster(Arc::new(Value::Null)),
+            policies: Vec::new(),
+            made: made(),
+        };
+        let mut all = KnownTightenings((0..100).map(|index| (key(index), known(index))).collect());
+        let of_gateways: Vec<Tightenings> = (0..50).map(|index| [(key(index), made())].into()).collect();
+        let looks = Cell::new(0);
+        all.keep(of_gateways.iter().inspect(|_| looks.set(looks.get() + 1)));
+        assert_eq!((all.count(), looks.get()), (50, 50));
+        assert!((0..50).all(|index| all.0.contains_key(&key(index))));
     }
 }

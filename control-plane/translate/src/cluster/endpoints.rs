@@ -16,7 +16,7 @@ use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::
 use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
 use envoy_types::pb::google::protobuf::{Struct, UInt64Value, Value, value};
-use portcullis_api::{Endpoint, Limits, ServerHost, Strategy};
+use portcullis_api::{Endpoint, Limits, Server, ServerHost, Strategy};
 use portcullis_filter_config::names;
 
 use crate::names::Group;
@@ -26,7 +26,7 @@ use crate::proto::{extension, ip_socket, seconds, socket, uint};
 pub(super) fn assignment(name: String, group: &Group) -> ClusterLoadAssignment {
     let mut zones: BTreeMap<&str, Vec<LbEndpoint>> = BTreeMap::new();
     for server in &group.servers {
-        zones.entry(&server.zone).or_default().push(lb_endpoint(&server.endpoint));
+        zones.entry(&server.zone).or_default().push(lb_endpoint(server, group.strategy));
     }
     let endpoints = zones.into_iter().map(|(zone, lb_endpoints)| LocalityLbEndpoints {
         locality: (!zone.is_empty()).then(|| Locality { zone: zone.to_owned(), ..Default::default() }),
@@ -36,7 +36,8 @@ pub(super) fn assignment(name: String, group: &Group) -> ClusterLoadAssignment {
     ClusterLoadAssignment { cluster_name: name, endpoints: endpoints.collect(), ..Default::default() }
 }
 
-fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
+fn lb_endpoint(server: &Server, strategy: Strategy) -> LbEndpoint {
+    let endpoint = &server.endpoint;
     let address = match &endpoint.host {
         ServerHost::Ip(ip) => ip_socket(*ip, endpoint.port),
         ServerHost::Dns(name) => socket(name, endpoint.port),
@@ -45,8 +46,15 @@ fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
     LbEndpoint {
         host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint_config)),
         metadata: Some(metadata(endpoint)),
+        load_balancing_weight: weight(server, strategy).map(uint),
         ..Default::default()
     }
+}
+
+/// A server's weight, if it is not that of all. With weights Envoy's `LeastRequest` does not pick the better of two: it divides each
+/// weight by what the server runs, so that one that has just come back, without watches, would get every request. `Random` knows none.
+fn weight(server: &Server, strategy: Strategy) -> Option<u32> {
+    (strategy == Strategy::RoundRobin && server.has_weight()).then_some(server.weight)
 }
 
 /// Metadata by which the filter knows the server of a stream, also where Envoy resolves the name itself.

@@ -89,11 +89,20 @@ pub(super) fn of_route(destination: &AccessLog, gateway: &str, route: &str) -> V
 
 /// The log of requests at a Gateway that a connection for other names got: the filter is off for these. Names of objects are DNS names.
 pub(super) fn of_misdirected(destination: &AccessLog, gateway: &str) -> Vec<Log> {
+    of_answers(destination, gateway, 421, "misdirected")
+}
+
+/// The log of requests at a Gateway whose route has no backend that can be used. The filter is not there.
+pub(super) fn of_unresolved(destination: &AccessLog, gateway: &str) -> Vec<Log> {
+    of_answers(destination, gateway, 500, "unresolved")
+}
+
+fn of_answers(destination: &AccessLog, gateway: &str, code: u32, reason: &str) -> Vec<Log> {
     let names = format!(r#""gateway":"{gateway}","sni":"%REQUESTED_SERVER_NAME%""#);
-    let members = format!(r#"{names},"decision":"refused","reason":"misdirected""#);
+    let members = format!(r#"{names},"decision":"refused","reason":"{reason}""#);
     // Those that the filter refuses have a line of its own.
     let direct = local_reply::cel("response.code_details == 'direct_response'".to_owned());
-    let both = AndFilter { filters: vec![local_reply::coded(Op::Eq, 421), direct] };
+    let both = AndFilter { filters: vec![local_reply::coded(Op::Eq, code), direct] };
     let filter = AccessLogFilter { filter_specifier: Some(FilterSpecifier::AndFilter(both)) };
     log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
 }

@@ -16,7 +16,7 @@ use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::seconds;
 
 /// Seconds that a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: u64 = 10;
+pub(super) const HANDSHAKE_TIMEOUT: u64 = 10;
 
 /// The chain of a cluster whose requests are judged. `hops`: the trusted HTTP proxies in front of it.
 pub(super) fn judging(
@@ -66,7 +66,7 @@ impl Door<'_> {
     /// Its chain. Users of certificates are those of the cluster's CA, whatever else a handshake asks for: the author of the door
     /// decides nothing about identities.
     pub(super) fn chain(self, cluster: &Cluster, settings: &Settings, filter: FilterBuild) -> FilterChain {
-        let socket = tls::with_client_certificate(self.certificates, self.validation);
+        let socket = tls::with_client_certificate(self.certificates, self.validation, &settings.tls);
         let mut manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
         manager.access_log.extend(self.more_logs);
         let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
@@ -150,7 +150,7 @@ pub(super) fn default(settings: &Settings) -> Option<FilterChain> {
     Some(FilterChain {
         name: names.part("default"),
         filters: vec![http_connection_manager(hcm::refusing(settings))],
-        transport_socket: Some(tls::plain(names.part(parts::DEFAULT_CERTIFICATE))),
+        transport_socket: Some(tls::plain(vec![names.part(parts::DEFAULT_CERTIFICATE)], &settings.tls)),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()
     })

@@ -1,8 +1,9 @@
 use std::fmt;
 
-use super::gateway_budget::{
-    MAX_BITS, MAX_BITS_OF_NAMESPACE, MAX_CONFIG_BYTES, MAX_TIGHTENED_BYTES, MAX_TIGHTENED_BYTES_OF_NAMESPACE,
+use super::config_room::{
+    MAX_BYTES_IN_ALL, MAX_BYTES_OF_NAMESPACE, MAX_CONFIG_BYTES, MAX_TIGHTENED_BYTES, MAX_TIGHTENED_BYTES_OF_NAMESPACE,
 };
+use super::gateway_budget::{MAX_BITS, MAX_BITS_OF_NAMESPACE};
 
 /// Why the connections of an accepted route are closed at a listener, where neither the route nor its cluster is the reason by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +43,15 @@ impl fmt::Display for ClosedBecause {
             ),
             Self::Configurations => write!(
                 f,
-                "the configurations of UpstreamClusters, one for each listener, are more than {} MiB at the Gateway, or those for \
-                 routes with policies of their own more than {} MiB of this namespace or {} MiB of all",
+                "the configurations of UpstreamClusters, one for each listener, with the host names below wildcards, are more than {} \
+                 MiB at the Gateway, or those for routes with policies of their own more than {} MiB of this namespace or {} MiB of all, \
+                 or those at all Gateways more than {} MiB of this namespace or {} MiB of all, and this namespace has more than its \
+                 share",
                 MAX_CONFIG_BYTES >> 20,
                 MAX_TIGHTENED_BYTES_OF_NAMESPACE >> 20,
-                MAX_TIGHTENED_BYTES >> 20
+                MAX_TIGHTENED_BYTES >> 20,
+                MAX_BYTES_OF_NAMESPACE >> 20,
+                MAX_BYTES_IN_ALL >> 20
             ),
             Self::Policies => f.write_str(
                 "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener, ListenerFilter};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
@@ -16,6 +17,7 @@ use portcullis_attach::{
 use prost::Message;
 
 use super::closed_route::ClosedBecause;
+use super::config_room::ConfigKey;
 use super::encoded_chain::{EncodedChains, ListenerPart};
 use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
@@ -40,6 +42,8 @@ pub(crate) struct GatewayBackends<'a> {
     pub(crate) secrets: &'a GatewaySecrets,
     /// Clusters behind doors with policies.
     pub(crate) tightened: &'a Tightenings,
+    /// The configurations of the filter for which the Gateway has no room.
+    pub(crate) refused: &'a BTreeSet<ConfigKey>,
 }
 
 /// The listeners of a Gateway, and what their chains refer to beside their servers.
@@ -70,26 +74,36 @@ pub(crate) fn gateway_listeners(
             }
         }
     }
-    let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
+    let addresses = if gateway.addresses.is_empty() { settings.ips() } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
     let translator = GatewayListeners { gateway, backends, settings };
-    let mut referred = Referred {
-        resources: BTreeMap::new(),
-        clusters: BTreeSet::new(),
-        budget: GatewayBudget::new(addresses.len()),
-        closures: RouteClosures::new(),
-    };
+    let mut referred =
+        Referred { resources: BTreeMap::new(), clusters: BTreeSet::new(), closures: RouteClosures::new() };
+    let (mut of_ports, answering): (Vec<Vec<RouteChain<'_>>>, Vec<Vec<FilterChain>>) =
+        ports.values().map(|tables| translator.route_chains(tables, &mut referred)).unzip();
+    close_without_room(&mut of_ports, addresses.len());
     let mut listeners = Vec::new();
-    for (port, tables) in &ports {
-        let chains = translator.chains(tables, &mut referred);
+    for ((port, tables), (of_port, answering)) in ports.iter().zip(of_ports.into_iter().zip(answering)) {
+        let chains = translator.chains(tables, of_port, answering, &mut referred);
         listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
     }
     for (port, tables) in &plain {
         let chains = PortChains::plain(tables, &open, settings);
         listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
     }
-    let Referred { resources, clusters, closures, .. } = referred;
+    let Referred { resources, clusters, closures } = referred;
     GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters, closures }
+}
+
+/// Closes routes whose client addresses take more memory than their namespaces have.
+fn close_without_room(of_ports: &mut [Vec<RouteChain<'_>>], addresses: usize) {
+    let mut budget = GatewayBudget::new(addresses);
+    for (number, one) in of_ports.iter().flatten().enumerate() {
+        one.chain.iter().for_each(|chain| budget.want(number, &one.route.route.namespace, chain));
+    }
+    let refused = budget.refused();
+    let all = of_ports.iter_mut().flatten().enumerate();
+    all.filter(|(number, _)| refused.contains(number)).for_each(|(_, one)| one.close(ClosedBecause::ClientAddresses));
 }
 
 #[derive(Clone, Copy)]
@@ -103,8 +117,18 @@ struct GatewayListeners<'a> {
 struct Referred {
     resources: BTreeMap<String, Resource>,
     clusters: BTreeSet<String>,
-    budget: GatewayBudget,
     closures: RouteClosures,
+}
+
+/// The chain of a route at a listener.
+struct RouteChain<'a> {
+    listener: &'a ServedListener,
+    route: &'a BoundRoute,
+    /// None if its connections are closed.
+    chain: Option<FilterChain>,
+    /// The one in its place.
+    closed: FilterChain,
+    because: Option<ClosedBecause>,
 }
 
 /// The chains of a route, and those in their place.
@@ -133,17 +157,24 @@ impl PortChains {
 }
 
 impl GatewayListeners<'_> {
-    fn chains(&self, listeners: &[(&ServedListener, &HostTable)], referred: &mut Referred) -> PortChains {
-        let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
-        let tables = || listeners.iter().map(|(_, table)| table);
-        for (listener, table) in listeners {
-            let https = self.https(listener, &mut referred.budget);
+    /// The chains of routes at a port, in the order of listeners and of the routes' names, and those of routes without a backend that can
+    /// be used, one for each listener.
+    fn route_chains<'b>(
+        &self,
+        listeners: &[(&'b ServedListener, &'b HostTable)],
+        referred: &mut Referred,
+    ) -> (Vec<RouteChain<'b>>, Vec<FilterChain>) {
+        let (mut chains, mut answering) = (Vec::new(), Vec::new());
+        for (listener, table) in listeners.iter().copied() {
+            let https = self.https(listener);
             referred.extend(https.as_ref());
+            answering.extend(https.as_ref().and_then(HttpsListener::unresolved_chain));
             let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, BTreeSet<&HostPattern>)> = BTreeMap::new();
-            for (host, route) in &table.routes {
+            let is_answered = |host: &HostPattern| https.as_ref().is_some_and(|https| https.is_unresolved(host));
+            for (host, route) in table.routes.iter().filter(|(host, _)| !is_answered(host)) {
                 hosts.entry(&route.route).or_insert_with(|| (route, BTreeSet::new())).1.insert(host);
             }
-            for (of_route, (route, hosts)) in hosts {
+            for (route, hosts) in hosts.into_values() {
                 let (name, hosts) = (self.chain_name(listener, route), server_names(&hosts));
                 let closed = chain::closed(name.clone(), hosts.clone());
                 let chain = match (&listener.role, &https) {
@@ -151,32 +182,43 @@ impl GatewayListeners<'_> {
                     (_, Some(https)) => https.chain(&name, route, hosts),
                     (_, None) => None,
                 };
-                let mut because = https.as_ref().and_then(|https| https.closed_because(route));
-                let chain = chain.filter(|chain| {
-                    let has_room = referred.budget.takes_chain(&of_route.namespace, chain);
-                    because = because.or((!has_room).then_some(ClosedBecause::ClientAddresses));
-                    has_room
-                });
-                referred.close(route, because.map(|because| self.closure(listener, because)));
-                let chain = chain.unwrap_or_else(|| closed.clone());
-                let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
-                chains.push(chain);
-                fallback.push(closed);
+                let because = https.as_ref().and_then(|https| https.closed_because(route));
+                chains.push(RouteChain { listener, route, chain, closed, because });
             }
         }
+        (chains, answering)
+    }
+
+    fn chains(
+        &self,
+        listeners: &[(&ServedListener, &HostTable)],
+        chains: Vec<RouteChain<'_>>,
+        answering: Vec<FilterChain>,
+        referred: &mut Referred,
+    ) -> PortChains {
+        let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
+        let tables = || listeners.iter().map(|(_, table)| table);
+        for RouteChain { listener, route, chain, closed, because } in chains {
+            referred.close(route, because.map(|because| self.closure(listener, because)));
+            let chain = chain.unwrap_or_else(|| closed.clone());
+            let (chains, fallback) = of_routes.entry(format!("{} {}", route.kind, route.route)).or_default();
+            chains.push(chain);
+            fallback.push(closed);
+        }
         let served: BTreeSet<&HostPattern> = tables().flat_map(|table| table.routes.keys()).collect();
-        let withheld: BTreeSet<&HostPattern> = tables().flat_map(|table| &table.withheld).collect();
+        // Of wildcards of several listeners the same names are below, and are there once.
+        let owned: BTreeMap<&HostPattern, &Arc<BTreeSet<HostPattern>>> =
+            tables().flat_map(|table| &table.owned).collect();
+        let withheld = tables().flat_map(|table| &table.withheld).chain(owned.into_values().flat_map(|names| &**names));
+        let withheld: BTreeSet<&HostPattern> = withheld.collect();
         let mut closed: Vec<String> = withheld.difference(&served).filter_map(|host| server_name(host)).collect();
         if served.is_empty() && closed.is_empty() {
             // Envoy refuses a listener without any chain.
             closed.push(NO_NAME.to_owned());
         }
-        let own = if closed.is_empty() {
-            Vec::new()
-        } else {
-            let name = ResourceNames::gateway(&self.settings.instance).part("withheld");
-            EncodedChains::of([chain::closed(name, closed).encode_to_vec()])
-        };
+        let name = || ResourceNames::gateway(&self.settings.instance).part("withheld");
+        let withheld = if closed.is_empty() { None } else { Some(chain::closed(name(), closed)) };
+        let own = EncodedChains::of(withheld.iter().chain(&answering).map(Message::encode_to_vec));
         let part =
             |(owner, (chains, fallback)): (String, ChainsOfRoute)| (owner, ListenerPart::new(&chains, &fallback));
         let of_routes = of_routes.into_iter().map(part).collect();
@@ -196,10 +238,10 @@ impl GatewayListeners<'_> {
         ResourceNames::namespaced(&self.settings.instance, &route.route).part(&listener.name)
     }
 
-    fn https<'a>(&'a self, listener: &'a ServedListener, budget: &mut GatewayBudget) -> Option<HttpsListener<'a>> {
-        let GatewayBackends { clusters, secrets, tightened, .. } = self.backends;
-        HttpsInput { gateway: self.gateway, clusters, secrets, tightened, settings: self.settings }
-            .listener(listener, budget)
+    fn https<'a>(&'a self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
+        let GatewayBackends { clusters, secrets, tightened, refused, .. } = self.backends;
+        HttpsInput { gateway: self.gateway, clusters, secrets, tightened, refused, settings: self.settings }
+            .listener(listener)
     }
 
     /// The chain of a route by which connections are passed on; `None` if they are closed.
@@ -280,6 +322,13 @@ impl GatewayListeners<'_> {
         resource.value.extend(&chains.own);
         resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(&owner.as_str().into())).collect();
         resource
+    }
+}
+
+impl RouteChain<'_> {
+    fn close(&mut self, because: ClosedBecause) {
+        self.chain = None;
+        self.because.get_or_insert(because);
     }
 }
 

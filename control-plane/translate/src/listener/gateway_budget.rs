@@ -1,77 +1,43 @@
-//! The memory that the routes of a Gateway take of its Envoys and of the control plane. Their authors are tenants.
+//! The memory that the client addresses of a Gateway's routes take of its Envoys. Their authors are tenants, whose namespaces share it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
+use portcullis_attach::SharedRoom;
 
 /// The most bits of the client addresses of one namespace's routes, each counted for every host name and address of the Gateway: Envoy
 /// keeps a tree of them for each, of 60 bytes a bit. As many as one `UpstreamCluster` may have.
 pub(super) const MAX_BITS_OF_NAMESPACE: usize = 100_000;
 /// The most of all routes of a Gateway.
 pub(super) const MAX_BITS: usize = 1_000_000;
-/// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
-pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
-/// The most bytes of configurations for routes of one namespace with policies of their own: each has one at each listener.
-pub(super) const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
-/// The most of all such routes of a Gateway.
-pub(super) const MAX_TIGHTENED_BYTES: usize = 32 << 20;
-/// Bytes of such a configuration beside its text: Envoy's routes to one group of servers, and what the filter compiles.
-const TIGHTENED_BYTES: usize = 32 << 10;
 
-/// The memory that is taken so far.
+/// The chains that want memory, each by its number.
 #[derive(Debug)]
-pub(crate) struct GatewayBudget {
+pub(super) struct GatewayBudget<'a> {
     /// Number of the Gateway's addresses.
     addresses: usize,
-    bits: BTreeMap<String, usize>,
-    config_bytes: usize,
-    /// By namespace.
-    tightened_bytes: BTreeMap<String, usize>,
+    room: SharedRoom<'a, usize>,
 }
 
-impl GatewayBudget {
-    pub(crate) fn new(addresses: usize) -> Self {
-        Self { addresses, bits: BTreeMap::new(), config_bytes: 0, tightened_bytes: BTreeMap::new() }
+impl<'a> GatewayBudget<'a> {
+    pub(super) fn new(addresses: usize) -> Self {
+        Self { addresses, room: SharedRoom::new(MAX_BITS, MAX_BITS_OF_NAMESPACE) }
     }
 
-    /// Counts the client addresses of a route's chain; false if there is no room for them.
-    pub(super) fn takes_chain(&mut self, namespace: &str, chain: &FilterChain) -> bool {
-        let Some(condition) = &chain.filter_chain_match else { return true };
+    /// Counts the client addresses of the chain of a namespace's route. One without any wants nothing.
+    pub(super) fn want(&mut self, number: usize, namespace: &'a str, chain: &FilterChain) {
+        let Some(condition) = &chain.filter_chain_match else { return };
         let lengths = condition.source_prefix_ranges.iter().filter_map(|range| range.prefix_len.as_ref());
         let bits = lengths.fold(0_usize, |sum, length| sum.saturating_add(length.value as usize));
         let bits = bits.saturating_mul(condition.server_names.len().max(1)).saturating_mul(self.addresses);
-        let all = self.bits.values().fold(bits, |sum, bits| sum.saturating_add(*bits));
-        let own = self.bits.entry(namespace.to_owned()).or_default();
-        let has_room = own.saturating_add(bits) <= MAX_BITS_OF_NAMESPACE && all <= MAX_BITS;
-        if has_room {
-            *own = own.saturating_add(bits);
+        if bits > 0 {
+            self.room.want(number, namespace, bits);
         }
-        has_room
     }
 
-    /// Counts a configuration of the filter; false if there is no room for it.
-    pub(crate) fn takes_config(&mut self, bytes: usize) -> bool {
-        let all = self.config_bytes.saturating_add(bytes);
-        let has_room = all <= MAX_CONFIG_BYTES;
-        if has_room {
-            self.config_bytes = all;
-        }
-        has_room
-    }
-}
-
-impl GatewayBudget {
-    /// Counts a configuration of the filter for a route with policies of its own; false if there is no room for it. They take
-    /// nothing from the others.
-    pub(crate) fn takes_tightened(&mut self, namespace: &str, bytes: usize) -> bool {
-        let bytes = bytes.saturating_add(TIGHTENED_BYTES);
-        let all = self.tightened_bytes.values().fold(bytes, |sum, bytes| sum.saturating_add(*bytes));
-        let own = self.tightened_bytes.entry(namespace.to_owned()).or_default();
-        let has_room = own.saturating_add(bytes) <= MAX_TIGHTENED_BYTES_OF_NAMESPACE && all <= MAX_TIGHTENED_BYTES;
-        if has_room {
-            *own = own.saturating_add(bytes);
-        }
-        has_room
+    /// The chains for which there is no room.
+    pub(super) fn refused(self) -> BTreeSet<usize> {
+        self.room.refused()
     }
 }
 
@@ -98,29 +64,19 @@ mod tests {
     #[test]
     fn client_addresses_of_a_namespace_are_bounded() {
         let mut budget = GatewayBudget::new(2);
-        assert!(budget.takes_chain("crowd", &chain(16, 125)), "exactly as many");
-        assert!(!budget.takes_chain("crowd", &chain(1, 1)));
-        assert!(budget.takes_chain("crowd", &chain(4096, 0)), "none take no room");
-        assert!((0..9).all(|other| budget.takes_chain(&format!("team-{other}"), &chain(16, 125))));
-        assert!(!budget.takes_chain("late", &chain(1, 1)), "a million in all");
+        for (number, (names, ranges)) in [(16, 125), (1, 1), (4096, 0)].into_iter().enumerate() {
+            budget.want(number, "crowd", &chain(names, ranges));
+        }
+        assert_eq!(budget.refused(), [1].into(), "the first has exactly as many, and none take no room");
     }
 
+    /// Chains are in the order of names, and those of strangers may be the first.
     #[test]
-    fn configurations_of_a_gateway_are_bounded() {
-        let mut budget = GatewayBudget::new(1);
-        assert!((0..64).all(|_| budget.takes_config(1 << 20)));
-        assert!(!budget.takes_config(1) && budget.takes_config(0));
-    }
-
-    #[test]
-    fn configurations_of_routes_with_policies_are_bounded() {
-        let mut budget = GatewayBudget::new(1);
-        let taken = (0..1_000).take_while(|_| budget.takes_tightened("crowd", 1)).count();
-        assert_eq!(taken, 255, "of one namespace");
-        assert!(budget.takes_tightened("team", 1 << 20));
-        let most = (8 << 20) - (32 << 10);
-        assert!((0..2).all(|other| budget.takes_tightened(&format!("team-{other}"), most)));
-        assert!(!budget.takes_tightened("late", most), "of all");
-        assert!((0..64).all(|_| budget.takes_config(1 << 20)), "clusters have their own room");
+    fn client_addresses_within_a_share_have_room() {
+        let mut budget = GatewayBudget::new(2);
+        let crowd: Vec<String> = (0..10).map(|team| format!("crowd-{team}")).collect();
+        crowd.iter().enumerate().for_each(|(number, team)| budget.want(number, team, &chain(16, 125)));
+        budget.want(10, "late", &chain(1, 1));
+        assert_eq!(budget.refused(), [9].into(), "a million in all");
     }
 }

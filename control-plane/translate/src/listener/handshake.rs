@@ -54,6 +54,14 @@ impl HandshakeValidation {
         Ok(Self::of_authorities(&trusted, gateway))
     }
 
+    /// As the Gateway asks for them where no cluster is behind; `None` if it asks for none.
+    pub(super) fn of_gateway(frontend: &FrontendValidation, gateway: &ResourceNames) -> Option<Self> {
+        match frontend {
+            FrontendValidation::ByCluster => None,
+            FrontendValidation::Required(asked) => Some(Self::of_authorities(asked, gateway)),
+        }
+    }
+
     /// The secret's content is in its name: connections that other CAs have let in end with their chain, and no chain has the CAs
     /// of before.
     fn of_authorities(trusted: &BTreeSet<String>, gateway: &ResourceNames) -> Self {

@@ -7,15 +7,19 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;
 use portcullis_attach::{
-    BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
+    BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedGateway, ServedListener,
 };
 use portcullis_filter_config::ClusterConfig;
 
 use super::access_log;
 use super::chain::Door as ChainDoor;
 use super::closed_route::ClosedBecause;
-use super::gateway_budget::GatewayBudget;
+use super::config_room::{ConfigKey, UNRESOLVED};
 use super::handshake::{DifferentAuthorities, HandshakeValidation};
+use super::narrower_names::narrower_names;
+use super::other_hosts::other_hosts;
+use super::requested::{is_unresolved, only_cluster};
+use super::unresolved::{UnresolvedHosts, UnresolvedPlace};
 use crate::backend::{DoorRules, JudgedClusters, OpenCluster, Tightenings, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
@@ -31,13 +35,14 @@ pub(super) struct HttpsInput<'a> {
     pub(super) clusters: &'a JudgedClusters,
     pub(super) secrets: &'a GatewaySecrets,
     pub(super) tightened: &'a Tightenings,
+    /// The configurations for which the Gateway has no room.
+    pub(super) refused: &'a BTreeSet<ConfigKey>,
     pub(super) settings: &'a Settings,
 }
 
 /// A listener that ends TLS and has a certificate.
 pub(super) struct HttpsListener<'a> {
     input: HttpsInput<'a>,
-    table: &'a HostTable,
     /// The beginning of its resources' names.
     names: ResourceNames,
     name: &'a str,
@@ -45,6 +50,10 @@ pub(super) struct HttpsListener<'a> {
     certificates: Vec<Resource>,
     /// The clusters that requests are sent to.
     served: BTreeMap<&'a str, ServedCluster<'a>>,
+    /// Host names whose requests get 500.
+    unresolved: UnresolvedHosts<'a>,
+    /// By cluster: host names below its wildcards that are not its own, of other clusters, and withheld ones.
+    others: BTreeMap<&'a str, BTreeSet<&'a HostPattern>>,
     /// The variants of clusters' configurations that are not served, and why.
     closed: BTreeMap<(&'a str, String), ClosedBecause>,
 }
@@ -64,11 +73,7 @@ struct VariantHosts<'a> {
 
 impl<'a> HttpsInput<'a> {
     /// `None` if no request is served at this listener.
-    pub(super) fn listener(
-        self,
-        listener: &'a ServedListener,
-        budget: &mut GatewayBudget,
-    ) -> Option<HttpsListener<'a>> {
+    pub(super) fn listener(self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
         let ListenerRole::Terminate { certificates, routes, .. } = &listener.role else { return None };
         if self.secrets.closed_because(listener).is_some() {
             return None;
@@ -106,17 +111,31 @@ impl<'a> HttpsInput<'a> {
                     }
                 }
             };
-            if let Some(known) = of_cluster.variants.get_mut(&judged.variant) {
-                known.hosts.insert(host);
-            } else if judged.has_room(route, open, budget) {
-                let new = VariantHosts { config: judged.config, hosts: [host].into() };
-                of_cluster.variants.insert(judged.variant, new);
-            } else {
-                closed.insert(key, ClosedBecause::Configurations);
-            }
+            let JudgedRoute { variant, config } = judged;
+            let new = || VariantHosts { config, hosts: BTreeSet::new() };
+            of_cluster.variants.entry(variant).or_insert_with(new).hosts.insert(host);
         }
         served.retain(|_, one| !one.variants.is_empty());
-        Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, served, closed })
+        let owned = served.iter().flat_map(|(name, one)| {
+            one.variants.values().flat_map(|variant| &variant.hosts).map(move |host| (*host, *name))
+        });
+        let unresolved = UnresolvedHosts::new(self.unresolved(&listener.name, routes), &frontend, &names);
+        let owned = owned.chain(unresolved.iter().map(|host| (host, UNRESOLVED)));
+        let others = other_hosts(&owned.collect(), routes);
+        let name = listener.name.as_str();
+        Some(HttpsListener { input: self, names, name, certificates, served, unresolved, others, closed })
+    }
+
+    /// The host names whose requests get 500. Without room for them their connections are closed.
+    fn unresolved(self, listener: &str, table: &'a HostTable) -> BTreeSet<&'a HostPattern> {
+        let key = ConfigKey::of_unresolved(listener);
+        let has_room = |namespace: &str| {
+            self.refused.is_empty() || !(self.refused.contains(&key) || self.refused.contains(&key.of_hosts(namespace)))
+        };
+        let is_answered = |route: &BoundRoute| is_unresolved(route, self.clusters) && has_room(&route.route.namespace);
+        let unresolved = table.routes.iter().filter(|(_, route)| is_answered(route));
+        // A chain of all names would be that of names without a route, too.
+        unresolved.map(|(host, _)| host).filter(|host| **host != HostPattern::Any).collect()
     }
 
     /// The cluster of a route; `None` if connections to it are closed.
@@ -135,11 +154,14 @@ impl<'a> HttpsInput<'a> {
         open: &'a OpenCluster,
     ) -> Result<JudgedRoute<'a>, ClosedBecause> {
         let gateway = &self.gateway.gateway;
-        let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
+        let own = || JudgedRoute { variant: String::new(), config: &open.config };
         if self.gateway.policies.are_unread(gateway, listener, &route.route, &open.cluster.name) {
             return Err(ClosedBecause::UnreadPolicies);
         }
         let doors = self.gateway.policies.doors(gateway, listener, &route.route, &open.cluster.name);
+        if !self.has_room(listener, open, (&doors, &route.route.namespace)) {
+            return Err(ClosedBecause::Configurations);
+        }
         if doors.is_empty() {
             return Ok(own());
         }
@@ -148,9 +170,18 @@ impl<'a> HttpsInput<'a> {
         let tightened = self.tightened.get(&(open.cluster.name.clone(), doors)).ok_or(ClosedBecause::Configurations)?;
         match &tightened.rules {
             DoorRules::Own => Ok(own()),
-            DoorRules::Tightened(made) => Ok(JudgedRoute { variant, config: &made.config, bytes: made.bytes }),
+            DoorRules::Tightened(config) => Ok(JudgedRoute { variant, config }),
             DoorRules::Closed => Err(ClosedBecause::Policies),
         }
+    }
+
+    fn has_room(self, listener: &str, open: &OpenCluster, (doors, namespace): (&[Door], &str)) -> bool {
+        if self.refused.is_empty() {
+            return true;
+        }
+        let (listener, cluster, doors) = (listener.to_owned(), open.cluster.name.clone(), doors.to_vec());
+        let key = ConfigKey { listener, cluster, doors, hosts_of: None };
+        !self.refused.contains(&key.of_hosts(namespace)) && !self.refused.contains(&key)
     }
 }
 
@@ -158,18 +189,6 @@ impl<'a> HttpsInput<'a> {
 struct JudgedRoute<'a> {
     variant: String,
     config: &'a ClusterConfig,
-    bytes: usize,
-}
-
-impl JudgedRoute<'_> {
-    /// Those of routes are counted by the namespaces that may attach policies to them.
-    fn has_room(&self, route: &BoundRoute, open: &OpenCluster, budget: &mut GatewayBudget) -> bool {
-        let tightened = || self.bytes.saturating_add(open.bytes_of_more_groups());
-        match self.variant.contains(OF_ROUTE) {
-            true => budget.takes_tightened(&route.route.namespace, tightened()),
-            false => budget.takes_config(self.bytes),
-        }
-    }
 }
 
 /// In the name of a variant before that of a route. No name of a listener has it.
@@ -213,7 +232,7 @@ impl HttpsListener<'_> {
         let door = ChainDoor {
             name: name.to_owned(),
             server_names,
-            certificates: self.certificates.iter().map(|one| one.name.to_string()).collect(),
+            certificates: self.certificate_names(),
             validation: served.validation.clone(),
             routes: self.routes_name(open),
             more_logs: access_log::of_misdirected(&self.input.settings.access_log, &gateway),
@@ -225,10 +244,32 @@ impl HttpsListener<'_> {
         Some(door.chain(&open.cluster, self.input.settings, FilterBuild::Module))
     }
 
+    /// Whether requests for a host name get 500 by [`Self::unresolved_chain`].
+    pub(super) fn is_unresolved(&self, host: &HostPattern) -> bool {
+        self.unresolved.contains(host)
+    }
+
+    /// The chain of all host names whose requests get 500.
+    pub(super) fn unresolved_chain(&self) -> Option<FilterChain> {
+        self.unresolved.chain(UnresolvedPlace {
+            name: self.names.part(&format!("{}/{}", parts::UNRESOLVED, self.name)),
+            certificates: self.certificate_names(),
+            others: self.others.get(UNRESOLVED).into_iter().flatten().map(ToString::to_string).collect(),
+            gateway: &self.input.gateway.gateway.to_string(),
+            settings: self.input.settings,
+        })
+    }
+
+    fn certificate_names(&self) -> Vec<String> {
+        self.certificates.iter().map(|one| one.name.to_string()).collect()
+    }
+
     /// The resources to which its chains refer, beside those of clusters: Envoy asks for no others.
     pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
-        let certificates = self.certificates.iter().filter(|_| !self.served.is_empty()).cloned();
-        let validations = self.served.values().filter_map(|served| served.validation.resource()).cloned();
+        let has_chain = !(self.served.is_empty() && self.unresolved.is_empty());
+        let certificates = self.certificates.iter().filter(move |_| has_chain).cloned();
+        let validations = self.served.values().filter_map(|served| served.validation.resource());
+        let validations = validations.chain(self.unresolved.validation()).cloned();
         let open =
             self.served.iter().filter_map(|(name, served)| Some((self.input.clusters.get(*name)?.open()?, served)));
         certificates.chain(validations).chain(open.filter_map(|(open, served)| self.routes(open, &served.variants)))
@@ -236,16 +277,23 @@ impl HttpsListener<'_> {
 
     /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with this one.
     fn routes_name(&self, open: &OpenCluster) -> String {
-        self.names.part(&format!("{}/{}/{}", self.name, open.cluster.name, parts::ROUTES))
+        self.names.routes_at(self.name, &open.cluster.name)
     }
 
     /// One route configuration for all routes to a cluster, whatever policies they have: an edit of these turns no connection away.
     fn routes(&self, open: &OpenCluster, variants: &BTreeMap<String, VariantHosts<'_>>) -> Option<Resource> {
-        let all: BTreeSet<&HostPattern> = variants.values().flat_map(|one| &one.hosts).copied().collect();
-        let others = self.others(&all);
+        let others = self.others.get(open.cluster.name.as_str()).into_iter().flatten();
+        let others: Vec<String> = others.map(ToString::to_string).collect();
+        // The cluster's own configuration denies for each host name.
+        let has_doors = variants.keys().any(|variant| !variant.is_empty());
+        let named = variants.iter().filter(|_| has_doors).map(|(variant, one)| (variant.as_str(), &one.hosts));
+        let mut narrower = narrower_names(named, &others);
+        let mut narrower = |variant: &str| narrower.remove(variant).filter(|_| !variant.is_empty());
         let configs = variants.iter().map(|(variant, one)| ClusterConfig {
             variant: variant.clone(),
+            listener: self.name.to_owned(),
             authorities: one.hosts.iter().map(ToString::to_string).collect(),
+            narrower_authorities: narrower(variant).unwrap_or_default(),
             ..one.config.clone()
         });
         let mut configs: Vec<ClusterConfig> = configs.collect();
@@ -262,22 +310,4 @@ impl HttpsListener<'_> {
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
         Some(Resource { owner: Some(owner(&open.cluster.name).into()), ..made })
     }
-
-    /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.
-    fn others(&self, own: &BTreeSet<&HostPattern>) -> Vec<String> {
-        let is_other = |host: &&HostPattern| !own.contains(*host) && host.wider().any(|wider| own.contains(&wider));
-        let all: BTreeSet<&HostPattern> =
-            self.table.routes.keys().chain(&self.table.withheld).filter(is_other).collect();
-        all.into_iter().map(ToString::to_string).collect()
-    }
-}
-
-/// The one cluster of a route. A decision for one cluster is none for another: shares of several are not served.
-pub fn only_cluster(route: &BoundRoute) -> Option<&str> {
-    let mut clusters = route.backends.iter().filter(|one| one.weight > 0).map(|one| match &one.backend {
-        ServedBackend::Cluster(name) => Some(name.as_str()),
-        ServedBackend::Service { .. } => None,
-    });
-    let first = clusters.next()??;
-    (route.refused_weight == 0 && clusters.all(|other| other == Some(first))).then_some(first)
 }

@@ -7,6 +7,7 @@
 mod access_log;
 mod chain;
 mod closed_route;
+mod config_room;
 mod encoded_chain;
 mod gateway;
 mod gateway_budget;
@@ -14,19 +15,27 @@ mod handshake;
 mod hcm;
 mod https;
 mod local_reply;
+mod narrower_names;
+mod other_hosts;
 mod passthrough;
 mod peer;
 mod port;
 mod redirect;
+mod requested;
 mod serving;
 mod tls;
 mod tracing;
 mod tunnel;
+mod unresolved;
 
+pub(crate) use config_room::{ConfigKey, ConfigRoom, RoomOfAll, UNRESOLVED};
 pub(crate) use encoded_chain::CommonBytes;
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
-pub(crate) use gateway_budget::GatewayBudget;
-pub use https::only_cluster;
+#[cfg(test)]
+pub(crate) use other_hosts::WIDER_STEPS;
+pub(crate) use other_hosts::host_bytes;
+pub(crate) use requested::is_unresolved;
+pub use requested::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,7 +50,7 @@ use tunnel::{TunnelEnd, TunnelEnds};
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
-use crate::proto::{ip_socket, seconds, uint};
+use crate::proto::{ip_sockets, seconds, uint};
 use crate::resource::Resource;
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
@@ -149,9 +158,11 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String]) -
         own.push(default.encode_to_vec());
     }
     let suffix = if port.requires_proxy_protocol() { "-proxied" } else { "" };
+    let (address, additional_addresses) = ip_sockets(&port.addresses);
     let listener = Listener {
         stat_prefix: stat_name(&settings.instance) + suffix,
-        address: Some(ip_socket(settings.address, port.port)),
+        address,
+        additional_addresses,
         default_filter_chain: default.filter(|_| !port.requires_proxy_protocol()),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
         listener_filters: port.listener_filters(),

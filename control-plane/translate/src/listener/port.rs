@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use envoy_types::pb::envoy::config::core::v3::CidrRange;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, ListenerFilter, listener_filter};
 use envoy_types::pb::envoy::extensions::filters::listener::proxy_protocol::v3::ProxyProtocol;
@@ -9,11 +11,12 @@ use prost::{Message, Name};
 use crate::names::parts;
 use crate::proto::uint;
 
-/// A port at which clients come in.
+/// A port at which clients come in, or several ports at which the same holds. They are addresses of one listener of Envoy: its
+/// filter chains are in memory once, and a change of them takes effect at all of these at the same time.
 pub(super) struct ListenerPort<'a> {
     /// The listener's name.
     pub(super) part: &'static str,
-    pub(super) port: u16,
+    pub(super) addresses: Vec<SocketAddr>,
     /// The proxies through which all come; `None` where all come directly.
     trusted: Option<&'a [Cidr]>,
 }
@@ -21,16 +24,22 @@ pub(super) struct ListenerPort<'a> {
 /// Every port. The listener at `listener.port` has one name for all sources: under another name Envoy would refuse it because
 /// the address is taken.
 pub(super) fn ports(settings: &Settings) -> Vec<ListenerPort<'_>> {
-    let main = |trusted| ListenerPort { part: parts::LISTENER, port: settings.port, trusted };
+    let main = |trusted| ListenerPort { part: parts::LISTENER, addresses: settings.addresses(), trusted };
     match &settings.proxy_protocol {
         None => vec![main(None)],
         Some(proxies) => match proxies.port {
             None => vec![main(Some(proxies.trusted.as_slice()))],
             Some(port) => {
-                vec![main(None), ListenerPort { part: parts::PROXIED_LISTENER, port, trusted: Some(&proxies.trusted) }]
+                let (part, addresses) = (parts::PROXIED_LISTENER, everywhere(port, settings));
+                vec![main(None), ListenerPort { part, addresses, trusted: Some(&proxies.trusted) }]
             }
         },
     }
+}
+
+/// A port at each IP address of the gateway.
+pub(super) fn everywhere(port: u16, settings: &Settings) -> Vec<SocketAddr> {
+    settings.ips().into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
 }
 
 impl ListenerPort<'_> {

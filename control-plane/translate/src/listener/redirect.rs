@@ -16,7 +16,9 @@ use crate::status_body;
 pub(super) fn manager(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings: &Settings) -> hcm::Manager {
     let mut hosts: BTreeMap<u16, BTreeSet<&HostPattern>> = BTreeMap::new();
     let mut withheld: BTreeSet<&HostPattern> = BTreeSet::new();
+    let mut owned: BTreeMap<&HostPattern, &BTreeSet<HostPattern>> = BTreeMap::new();
     for table in tables {
+        owned.extend(table.owned.iter().map(|(wildcard, names)| (wildcard, names.as_ref())));
         withheld.extend(&table.withheld);
         for (host, port) in &table.ports {
             if open.contains(port) {
@@ -26,6 +28,7 @@ pub(super) fn manager(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings:
             }
         }
     }
+    withheld.extend(owned.into_values().flatten());
     let redirected: BTreeSet<&HostPattern> = hosts.values().flatten().copied().collect();
     withheld.retain(|host| !redirected.contains(host));
     let mut all: Vec<VirtualHost> = hosts

@@ -6,22 +6,36 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
 use envoy_types::util::pack_any;
+use portcullis_api::{DownstreamTls, TlsVersion};
 
 use super::handshake::HandshakeValidation;
 use crate::proto::{boolean, sds};
 
 /// TLS that asks for a client certificate. The filter verifies it again, request by request.
-pub(super) fn with_client_certificate(certificates: Vec<String>, validation: HandshakeValidation) -> TransportSocket {
+pub(super) fn with_client_certificate(
+    certificates: Vec<String>,
+    validation: HandshakeValidation,
+    tls: &DownstreamTls,
+) -> TransportSocket {
     let by_secret = ValidationContextType::ValidationContextSdsSecretConfig(sds(validation.secret));
-    socket(certificates, Some(by_secret), validation.is_required)
+    socket(certificates, Some(by_secret), validation.is_required, tls)
 }
 
 /// TLS that asks for no client certificate.
-pub(super) fn plain(certificate: String) -> TransportSocket {
-    socket(vec![certificate], None, false)
+pub(super) fn plain(certificates: Vec<String>, tls: &DownstreamTls) -> TransportSocket {
+    socket(certificates, None, false, tls)
 }
 
-fn socket(certificates: Vec<String>, validation: Option<ValidationContextType>, is_required: bool) -> TransportSocket {
+fn socket(
+    certificates: Vec<String>,
+    validation: Option<ValidationContextType>,
+    is_required: bool,
+    tls: &DownstreamTls,
+) -> TransportSocket {
+    let minimum = match tls.minimum_version {
+        TlsVersion::Tls12 => TlsProtocol::TlSv12,
+        TlsVersion::Tls13 => TlsProtocol::TlSv13,
+    };
     let context = DownstreamTlsContext {
         require_client_certificate: Some(boolean(is_required)),
         // A resumed session would skip the validator, and a ticket could be taken to another cluster.
@@ -29,8 +43,9 @@ fn socket(certificates: Vec<String>, validation: Option<ValidationContextType>, 
         session_ticket_keys_type: Some(SessionTicketKeysType::DisableStatelessSessionResumption(true)),
         common_tls_context: Some(CommonTlsContext {
             tls_params: Some(TlsParameters {
-                tls_minimum_protocol_version: TlsProtocol::TlSv12.into(),
+                tls_minimum_protocol_version: minimum.into(),
                 tls_maximum_protocol_version: TlsProtocol::TlSv13.into(),
+                cipher_suites: tls.cipher_suites.clone(),
                 ..Default::default()
             }),
             alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],

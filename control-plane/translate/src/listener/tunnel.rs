@@ -20,12 +20,12 @@ use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings, Tunnel};
 
 use super::encoded_chain::ListenerPart;
-use super::port::{listener_filter, range, tls_inspector};
+use super::port::{everywhere, listener_filter, range, tls_inspector};
 use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer, serving};
 use crate::filter_build::FilterBuild;
 use crate::generation::tunnel_address;
 use crate::names::{ResourceNames, parts, stat_name};
-use crate::proto::{ip_socket, seconds, uint};
+use crate::proto::{ip_sockets, seconds, uint};
 use crate::resource::Resource;
 use crate::route::{ADDRESS_OF_ROUTE, tunnel_routes};
 
@@ -86,10 +86,12 @@ fn entrance(tunnel: &Tunnel, settings: &Settings) -> Resource {
         filters: vec![chain::http_connection_manager(manager(names.part(parts::TUNNEL_ROUTES), settings))],
         ..Default::default()
     };
+    let (address, additional_addresses) = ip_sockets(&everywhere(tunnel.port, settings));
     let listener = Listener {
         name: name.clone(),
         stat_prefix: stat_name(&settings.instance) + "-tunnel",
-        address: Some(ip_socket(settings.address, tunnel.port)),
+        address,
+        additional_addresses,
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
         filter_chains: vec![chain],
         ..Default::default()

@@ -13,9 +13,9 @@ use crate::proto::{duration, uint};
 
 /// How often a request may be sent again.
 const RETRIES: u32 = 2;
-/// The same where servers have zones: of a zone's only server Envoy knows nothing better than to try it again, until two
-/// failures have ejected it.
-const RETRIES_WITH_ZONES: u32 = 4;
+/// The same where servers have zones or weights: of a zone's only server Envoy knows nothing better than to try it again, until two
+/// failures have ejected it, and one of much weight is picked again and again.
+const RETRIES_AT_UNEQUAL_SERVERS: u32 = 4;
 
 /// Timeout of one try of a read without a credential. Its pool uses HTTP/1.1 and has no pings that would find a server which
 /// answers nothing; and servers answer such reads soon.
@@ -32,8 +32,8 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn of(cluster: &Cluster) -> Self {
-        let has_zones = cluster.servers.iter().any(|server| !server.zone.is_empty());
-        let retries = if has_zones { RETRIES_WITH_ZONES } else { RETRIES };
+        let are_unequal = cluster.servers.iter().any(|server| !server.zone.is_empty() || server.has_weight());
+        let retries = if are_unequal { RETRIES_AT_UNEQUAL_SERVERS } else { RETRIES };
         let is_strangers_only = matches!(cluster.upstream_identity, UpstreamIdentity::Impersonate);
         Self {
             timeout: cluster.request_timeout,

@@ -183,20 +183,25 @@ fn filter_state_input(filter: FilterBuild) -> TypedExtensionConfig {
 /// The host names of others. Nothing is behind them that the filter could judge; without a configuration it would answer 503, and
 /// clients try another connection after 421 alone.
 fn misdirected(others: &[String]) -> VirtualHost {
-    let body = status_body::fixed(MISDIRECTED, "MisdirectedRequest", 421);
     let unused = FilterConfig { disabled: true, ..Default::default() };
     VirtualHost {
         // One entry, so that a map without order has one encoding.
         typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(unused))]),
         name: "others".to_owned(),
         domains: as_written(others).collect(),
-        routes: vec![Route { name: "others".to_owned(), ..direct_response(421, body) }],
+        routes: vec![other_name()],
         ..Default::default()
     }
 }
 
+/// The answer to a request for a name that its connection does not serve.
+pub(crate) fn other_name() -> Route {
+    let body = status_body::fixed(MISDIRECTED, "MisdirectedRequest", 421);
+    Route { name: "others".to_owned(), ..direct_response(421, body) }
+}
+
 /// Names as requests may have them. The filter overlooks a dot at the end; Envoy does not, and would find no name of others.
-fn as_written(names: &[String]) -> impl Iterator<Item = String> {
+pub(crate) fn as_written(names: &[String]) -> impl Iterator<Item = String> {
     names.iter().flat_map(|name| [name.clone(), format!("{name}.")])
 }
 
@@ -220,7 +225,7 @@ pub(crate) fn direct_response(status: u32, body: String) -> Route {
     }
 }
 
-fn any_path() -> RouteMatch {
+pub(crate) fn any_path() -> RouteMatch {
     RouteMatch { path_specifier: Some(route_match::PathSpecifier::Prefix("/".to_owned())), ..Default::default() }
 }
 

@@ -19,13 +19,13 @@ use super::gateway_world::{NAME, OTHER, chain_of, cluster};
 use crate::GatewayTranslator;
 use crate::resource::{Resource, type_urls};
 
-fn policy(kind: PolicyKind, name: &str, fields: Value) -> PolicyInEffect {
+pub(super) fn policy(kind: PolicyKind, name: &str, fields: Value) -> PolicyInEffect {
     let (policy, why) = (name.to_owned(), "overrides".to_owned());
     PolicyInEffect { kind, policy, uid: None, role: PolicyRole::Tightens, why, fields: Ok(Arc::new(fields)) }
 }
 
 /// Denies a path.
-fn denies(name: &str, path: &str) -> PolicyInEffect {
+pub(super) fn denies(name: &str, path: &str) -> PolicyInEffect {
     let rules = json!([{"verbs": ["*"], "nonResourceURLs": [path]}]);
     policy(
         PolicyKind::Dispatch,
@@ -34,20 +34,20 @@ fn denies(name: &str, path: &str) -> PolicyInEffect {
     )
 }
 
-fn of_route(name: &str) -> Door {
+pub(super) fn of_route(name: &str) -> Door {
     Door::Route(ObjectName::new("team", name))
 }
 
-fn at_listener() -> Door {
+pub(super) fn at_listener() -> Door {
     Door::Listener(ObjectName::new("infra", "edge"), "https".to_owned())
 }
 
-fn to(name: &str) -> BoundRoute {
+pub(super) fn to(name: &str) -> BoundRoute {
     route(name, vec![cluster(NAME, 1)], 0)
 }
 
 /// A listener with a route for each host name, and policies at doors.
-fn served(routes: Vec<(&str, BoundRoute)>, policies: Vec<(Door, Vec<PolicyInEffect>)>) -> ServedGateway {
+pub(super) fn served(routes: Vec<(&str, BoundRoute)>, policies: Vec<(Door, Vec<PolicyInEffect>)>) -> ServedGateway {
     ServedGateway { policies: DoorPolicies::new(policies), ..edge(vec![https("https", routes, &[])]) }
 }
 
@@ -150,6 +150,41 @@ fn policies_of_wider_doors_hold_for_all_that_is_below() {
     }
 }
 
+/// A denial of the route that has a wildcard must not end what runs by the routes of others below it.
+#[test]
+fn variant_has_its_listener_and_the_names_of_others() {
+    let pki = Pki::new();
+    let world = world(&pki);
+    let routes = vec![
+        ("*.wide.test", to("a")),
+        ("x.wide.test", to("b")),
+        ("o.wide.test", route("o", vec![cluster(OTHER, 1)], 0)),
+        ("*.deep.wide.test", to("b")),
+        ("y.deep.wide.test", to("c")),
+    ];
+    let policies = vec![(of_route("a"), vec![denies("team/x", "/x")]), (of_route("c"), vec![denies("team/y", "/y")])];
+    let mut gateway = served(routes, policies);
+    gateway.listeners.push(https("other", vec![("x.wide.test", to("a"))], &[]));
+    let group = world.one(gateway);
+    let of_routes = |routes: &RouteConfiguration| -> Vec<String> {
+        let configs = routes.virtual_hosts.iter().filter_map(config_of);
+        let shown =
+            |config: Value| format!("{} {} {}", config["variant"], config["listener"], config["narrowerAuthorities"]);
+        configs.map(shown).collect()
+    };
+    assert_eq!(
+        of_routes(&routes_to(&group, NAME)),
+        [
+            r#"null "https" null"#,
+            r#""*/team/a" "https" ["*.deep.wide.test","o.wide.test","x.wide.test"]"#,
+            r#""*/team/c" "https" null"#,
+        ]
+    );
+    let other = group.iter().find(|one| *one.name == format!("lab/infra/edge/other/{NAME}/routes")).unwrap();
+    let other = RouteConfiguration::decode(other.value.as_slice()).unwrap();
+    assert_eq!(of_routes(&other), [r#""*/team/a" "other" null"#]);
+}
+
 #[test]
 fn lower_limit_of_a_route_counts_what_the_cluster_counts() {
     let pki = Pki::new();
@@ -204,52 +239,6 @@ fn policy_that_a_cluster_cannot_have_is_named_and_left_out() {
     let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
     assert_eq!(unfit, [(NAME, "team/x")]);
     assert!(chain_of(&group, "a.test").transport_socket.is_some(), "the route is served as without it");
-}
-
-/// Each one is a check of the cluster and a copy of its configuration: tenants make routes, and a policy of each costs them little.
-#[test]
-fn configurations_without_room_are_not_even_made() {
-    let pki = Pki::new();
-    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
-    // A configuration of more than a MiB.
-    let long = "x".repeat(1_000);
-    let one = |index: usize| json!({"rules": [{"verbs": ["get"], "nonResourceURLs": [format!("/{index}/{long}")]}]});
-    world.edit(NAME, "/spec/dispatchPolicies", (0..1_024).map(one).collect());
-    let names: Vec<String> = (0..20).map(|index| format!("r{index:02}")).collect();
-    let hosts: Vec<String> = names.iter().map(|name| format!("{name}.test")).collect();
-    let routes = names.iter().zip(&hosts).map(|(name, host)| (host.as_str(), to(name))).collect();
-    let policies = names.iter().map(|name| (of_route(name), vec![denies("team/x", "/x")])).collect();
-    let gateway = Arc::new(served(routes, policies));
-    let group = world.translate(&mut translator, &[Arc::clone(&gateway)]).into_values().next().unwrap();
-    let made = translator.tightened_count();
-    assert!((1..8).contains(&made), "8 MiB of a namespace: {made}");
-    assert!(!is_closed(&chain_of(&group, "r00.test")) && is_closed(&chain_of(&group, "r19.test")));
-    let closures = translator.closures();
-    assert!(closures.values().flatten().all(|one| one.reason == "TooManyConfigurations"), "{closures:?}");
-    assert_eq!(closures.len(), 20 - made, "each closed route says so");
-    let again = world.translate(&mut translator, &[gateway]).into_values().next().unwrap();
-    assert!(Arc::ptr_eq(&group, &again) && translator.tightened_count() == made);
-}
-
-/// A cluster with many groups of servers has many routes, however short its configuration is.
-#[test]
-fn groups_of_servers_count_for_each_configuration() {
-    let pki = Pki::new();
-    let mut world = world(&pki);
-    let servers: Vec<String> = (0..100).map(|index| format!("https://10.1.0.{index}:6443")).collect();
-    world.edit(NAME, "/spec/servers", servers.iter().map(|endpoint| json!({"endpoint": endpoint})).collect());
-    let policy = |(index, endpoint): (usize, &String)| {
-        let rules = json!([{"verbs": ["get"], "nonResourceURLs": [format!("/{index}")]}]);
-        json!({"upsteamSubset": [endpoint], "rules": rules})
-    };
-    world.edit(NAME, "/spec/dispatchPolicies", servers.iter().take(90).enumerate().map(policy).collect());
-    let names: Vec<String> = (0..20).map(|index| format!("r{index:02}")).collect();
-    let hosts: Vec<String> = names.iter().map(|name| format!("{name}.test")).collect();
-    let routes = names.iter().zip(&hosts).map(|(name, host)| (host.as_str(), to(name))).collect();
-    let policies = names.iter().map(|name| (of_route(name), vec![denies("team/x", "/x")])).collect();
-    let group = world.one(served(routes, policies));
-    let open = hosts.iter().filter(|host| !is_closed(&chain_of(&group, host))).count();
-    assert_eq!(open, 2, "of about 3 MiB each, in the 8 MiB of a namespace");
 }
 
 #[test]

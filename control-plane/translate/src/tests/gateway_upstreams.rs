@@ -3,17 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use portcullis_api::{PublicBytes, SecretBytes, UpstreamMaterial, is_allowed_server, upstream_key};
+use portcullis_api::{
+    PolicyInEffect, PolicyKind, PolicyRole, PublicBytes, SecretBytes, UpstreamMaterial, is_allowed_server,
+    upstream_key, upstream_rules,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set};
 use super::gateway_https::{certificate, edge, https, is_closed, keys, names, route, routes_of, world};
+use super::gateway_unresolved::is_unresolved;
 use super::gateway_world::{NAME, World, chain_of, cluster, gateway};
 use super::golden::hide_identity;
 use super::render::render;
 use crate::resource::{Resource, type_urls};
-use crate::{GatewayTranslator, ResolvedUpstream, ResourceNames};
+use crate::{GatewayTranslator, ResolvedUpstream, ResourceNames, place_of_routes};
 
 pub(super) const KEY: &str = "team-a/prod";
 
@@ -44,7 +48,8 @@ fn material(pki: &Pki) -> UpstreamMaterial {
 pub(super) fn add(world: &mut World, pki: &Pki, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
     let mut document = document(namespace, name);
     edit(&mut document);
-    let resolved = ResolvedUpstream { document: Arc::new(document), material: material(pki) };
+    let rules = upstream_rules(&[]);
+    let resolved = ResolvedUpstream { document: Arc::new(document), material: material(pki), rules };
     world.upstreams.insert(upstream_key(namespace, name), Arc::new(resolved));
 }
 
@@ -103,6 +108,50 @@ fn upstream_is_served_as_a_cluster_with_its_fields() {
     assert_eq!(upstream, cluster);
 }
 
+/// Dispatch policies and limits of the upstream's namespace, by the same functions as a cluster's, and an edit of them renames nothing.
+#[test]
+fn policies_of_an_upstream_are_those_of_a_cluster() {
+    let pki = Pki::new();
+    let mut world = world(&pki);
+    add(&mut world, &pki, "team-a", "prod", |_| {});
+    let plain = world.one(edge(vec![https("https", to(KEY), &[])]));
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]);
+    let denial = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "portcullis": {"action": "Deny"}});
+    let dispatch = json!([denial, {"rules": rules, "flowControlSchemaName": "few"}]);
+    let flow = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 5}}]});
+    let policy = |kind: PolicyKind, fields: Value| {
+        let (policy, why) = ("team-a/x".to_owned(), "overrides".to_owned());
+        PolicyInEffect { kind, policy, uid: None, role: PolicyRole::Decides, why, fields: Ok(Arc::new(fields)) }
+    };
+    let policies = [
+        policy(PolicyKind::Dispatch, json!({"dispatchPolicies": dispatch})),
+        policy(PolicyKind::FlowControl, json!({"flowControl": flow})),
+    ];
+    let attach = |world: &mut World, policies: &[PolicyInEffect]| {
+        let resolved = ResolvedUpstream { rules: upstream_rules(policies), ..world.upstreams[KEY].as_ref().clone() };
+        world.upstreams.insert(KEY.to_owned(), Arc::new(resolved));
+    };
+    attach(&mut world, &policies);
+    let limited = world.one(edge(vec![https("https", to(KEY), &[])]));
+    assert_eq!(own_names(&plain), own_names(&limited), "who users are and where they go is the same");
+    let mut twin = pki.cluster(NAME);
+    set(&mut twin, "/spec/dispatchPolicies", dispatch);
+    set(&mut twin, "/spec/flowControl", flow);
+    world.clusters.insert(NAME.to_owned(), Arc::new(twin));
+    let config = |name: &str| {
+        let group = world.one(edge(vec![https("https", to(name), &[])]));
+        let routes = group.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
+        let config = routes_of(routes).1;
+        (config["policies"].clone(), config["flowControlSchemas"].clone())
+    };
+    assert_eq!(config(KEY), config(NAME));
+    assert!(config(KEY).0.as_array().is_some_and(|policies| policies.len() == 2), "{:?}", config(KEY));
+    // A policy that is refused leaves nothing open.
+    attach(&mut world, &policies[..1]);
+    let group = world.one(edge(vec![https("https", to(KEY), &[])]));
+    assert!(is_unresolved(&group, "a.test"));
+}
+
 #[test]
 fn gateway_has_keys_of_upstreams_alone_that_its_routes_lead_to() {
     let pki = Pki::new();
@@ -126,7 +175,7 @@ fn gateway_has_keys_of_upstreams_alone_that_its_routes_lead_to() {
 }
 
 #[test]
-fn upstream_that_cannot_be_used_is_closed_and_named() {
+fn upstream_that_cannot_be_used_is_reached_by_nothing() {
     let pki = Pki::new();
     let no_key = |world: &mut World| {
         let mut resolved = world.upstreams[KEY].as_ref().clone();
@@ -159,13 +208,13 @@ fn upstream_that_cannot_be_used_is_closed_and_named() {
         add(&mut world, &pki, "team-a", "prod", |_| {});
         edit(&mut world);
         let group = world.one(edge(vec![https("https", to(KEY), &[])]));
-        assert!(is_closed(&chain_of(&group, "a.test")), "{case}");
-        assert_eq!((group.len(), keys(&group).len()), (1, 0), "{case}: only the listener");
+        assert!(is_unresolved(&group, "a.test"), "{case}");
+        assert_eq!((group.len(), keys(&group).len()), (2, 1), "{case}: only the listener and its certificate");
         let refused = GatewayTranslator::default().refused([], [&KEY.to_owned()], &world.input(&[]));
         assert!(refused.requests[KEY].contains(why), "{case}: {:?}", refused.requests);
     }
     let absent = world(&pki).one(edge(vec![https("https", to(KEY), &[])]));
-    assert!(is_closed(&chain_of(&absent, "a.test")));
+    assert!(is_unresolved(&absent, "a.test"));
     assert!(!is_allowed_server([127, 0, 0, 1].into(), false));
 }
 
@@ -239,7 +288,11 @@ proptest! {
         add(&mut world, &pki, &namespace, &name, |_| {});
         let key = upstream_key(&namespace, &name);
         let upstream = own_names(&world.one(edge(vec![https("https", to(&key), &[])])));
-        prop_assert!(!upstream.is_empty());
+        let led_to = |names: &BTreeSet<(String, String)>| {
+            let routes = names.iter().filter(|(url, _)| url == type_urls::route_configuration());
+            routes.filter_map(|(_, name)| Some(place_of_routes(name)?.1.to_owned())).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(led_to(&upstream), [key.as_str()]);
         for other in drawn {
             let mut document = pki.cluster(&other);
             set(&mut document, "/spec/secureServing/serverNames", json!([]));
@@ -247,6 +300,8 @@ proptest! {
             world.clusters.insert(other.clone(), Arc::new(document));
             let cluster = own_names(&world.one(edge(vec![https("https", to(&other), &[])])));
             prop_assert!(upstream.is_disjoint(&cluster), "{key} {other}");
+            // One whose name cannot be is closed.
+            prop_assert!(led_to(&cluster).iter().all(|name| *name == other), "{cluster:?}");
             let (own, of_cluster) = (ResourceNames::new("lab", &key), ResourceNames::new("lab", &other));
             prop_assert_ne!(own.chain(), of_cluster.chain());
             prop_assert_ne!(portcullis_filter_config::object_name(own.chain()), portcullis_filter_config::object_name(of_cluster.chain()));

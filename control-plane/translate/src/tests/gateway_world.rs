@@ -38,7 +38,8 @@ pub(super) fn host(text: &str) -> HostPattern {
 
 pub(super) fn listener(name: &str, port: u16, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
     let routes = routes.into_iter().map(|(name, route)| (host(name), route)).collect();
-    let table = HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect() };
+    let table =
+        HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect(), owned: BTreeMap::new() };
     ServedListener { name: name.to_owned(), port, host: HostPattern::Any, role: ListenerRole::Passthrough(table) }
 }
 

@@ -1,21 +1,22 @@
 //! Gateways of the Gateway API: listeners, chains by route, and the pools behind them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::address::Address;
 use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint, LocalityLbEndpoints};
+use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier;
 use portcullis_api::DiscoveredServer;
-use portcullis_attach::ObjectName;
+use portcullis_attach::{HostPattern, ListenerRole, ObjectName, ServedListener};
 use prost::Message;
 use serde_json::json;
 
 use super::fixture::{Pki, set, translated};
-use super::gateway_world::{NAME, OTHER, World, chain_of, cluster, gateway, listener, listeners, route, service};
+use super::gateway_world::{NAME, OTHER, World, chain_of, cluster, gateway, host, listener, listeners, route, service};
 use super::render::render;
 use crate::GatewayTranslator;
 use crate::resource::{Resource, type_urls};
@@ -137,6 +138,48 @@ fn withheld_names_are_closed_unless_a_narrower_one_has_them() {
     let group = World::new(&pki).one(gateway("edge", Vec::new(), listeners));
     assert_eq!(without_generation(pools_of(&group, "a.test")), [(format!("lab/-/{OTHER}/all.tcp"), 1)]);
     assert_eq!(pools_of(&group, "b.test"), []);
+}
+
+/// Listeners of one port share names below their wildcards, and Envoy refuses a name that is there twice.
+#[test]
+fn names_of_clusters_below_wildcards_are_closed_once() {
+    let pki = Pki::new();
+    let owned = |wildcard: &str, names: &[&str]| {
+        (host(wildcard), Arc::new(names.iter().map(|name| host(name)).collect::<BTreeSet<HostPattern>>()))
+    };
+    let with = |mut listener: ServedListener, owned: Vec<(HostPattern, Arc<BTreeSet<HostPattern>>)>| {
+        let ListenerRole::Passthrough(table) = &mut listener.role else { panic!() };
+        table.owned = owned.into_iter().collect();
+        listener
+    };
+    let wide = vec![
+        ("*.test", route("wide", vec![cluster(NAME, 1)], 0)),
+        ("c.a.test", route("own", vec![cluster(OTHER, 1)], 0)),
+    ];
+    let narrow = vec![("*.a.test", route("narrow", vec![cluster(OTHER, 1)], 0))];
+    let of_all = owned("*.test", &["b.test", "b.a.test", "c.a.test"]);
+    let wide = with(listener("wide", 443, wide, &["b.test"]), vec![of_all]);
+    let narrow = with(listener("narrow", 443, narrow, &[]), vec![owned("*.a.test", &["b.a.test", "c.a.test"])]);
+    let group = World::new(&pki).one(gateway("edge", Vec::new(), vec![wide, narrow]));
+    let chains = &listeners(&group)[0].filter_chains;
+    let withheld: Vec<_> = chains.iter().filter(|chain| chain.name.ends_with("withheld")).collect();
+    let names = |chain: &FilterChain| chain.filter_chain_match.clone().unwrap().server_names;
+    assert_eq!(withheld.into_iter().map(names).collect::<Vec<_>>(), [["b.a.test", "b.test"]]);
+    assert_eq!(without_generation(pools_of(&group, "c.a.test")), [(format!("lab/-/{OTHER}/all.tcp"), 1)]);
+}
+
+/// A grant to refer to a cluster is none to read it.
+#[test]
+fn refusal_quotes_nothing_of_a_cluster() {
+    let pki = Pki::new();
+    let mut world = World::new(&pki);
+    world.edit(NAME, "/spec/servers", json!([{"endpoint": "https://hidden-value.internal:none"}]));
+    world.edit(NAME, "/spec/portcullis", json!({"identity": {"mode": "Hidden-value"}}));
+    let all = [NAME.to_owned()];
+    let refused = GatewayTranslator::default().refused(&all, &all, &world.input(&[]));
+    for why in [&refused.connections[NAME], &refused.requests[NAME]] {
+        assert!(!why.to_lowercase().contains("hidden-value") && why.contains("spec."), "{why}");
+    }
 }
 
 #[test]

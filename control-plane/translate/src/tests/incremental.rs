@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set};
+use crate::document_parts::Parts;
 use crate::filter_build::FilterBuild;
 use crate::resource::Part;
 use crate::translator::Translator;
@@ -24,6 +25,8 @@ enum Step {
     /// Objects come in another order.
     Rotate,
     Settings(u8),
+    /// Objects are for Envoys of other owners.
+    Divide(u8),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -33,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reread),
         1 => Just(Step::Rotate),
         1 => (0..3_u8).prop_map(Step::Settings),
+        2 => (0..6_u8).prop_map(Step::Divide),
     ]
 }
 
@@ -59,6 +63,24 @@ fn settings(pki: &Pki, choice: u8) -> Settings {
     }
 }
 
+/// The parts of the objects of these numbers: none, or two or three. Some are served elsewhere.
+fn division(choice: u8, objects: &[(u8, Arc<Value>)]) -> (usize, Vec<Vec<usize>>, Vec<bool>) {
+    if choice == 0 {
+        return (1, Vec::new(), Vec::new());
+    }
+    let count = 2 + usize::from(choice % 2);
+    let of = |number: u8| match (number + choice) % 5 {
+        0 => Vec::new(),
+        1 => vec![0, 1],
+        other => vec![usize::from(other) % count],
+    };
+    let is_foreign = |number: u8| choice > 3 && number == choice - 3;
+    let of: Vec<_> = objects.iter().map(|(number, _)| of(*number)).collect();
+    // The last one is beyond the end.
+    let of = of.into_iter().take(objects.len() - usize::from(choice == 2 && !objects.is_empty())).collect();
+    (count, of, objects.iter().map(|(number, _)| is_foreign(*number)).collect())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
@@ -67,6 +89,7 @@ proptest! {
         let mut gateway = pki.settings();
         let mut objects: Vec<(u8, Arc<Value>)> = Vec::new();
         let mut translator = Translator::default();
+        let (mut divided, mut before) = (0, 0);
         for step in steps {
             match step {
                 Step::Put(object, of) => {
@@ -81,10 +104,18 @@ proptest! {
                 Step::Rotate if objects.is_empty() => {}
                 Step::Rotate => objects.rotate_left(1),
                 Step::Settings(choice) => gateway = settings(&pki, choice),
+                Step::Divide(choice) => divided = choice,
             }
             let clusters: Vec<_> = objects.iter().map(|(_, document)| Arc::clone(document)).collect();
             let input = Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module };
-            prop_assert_eq!(translator.translate(&input), translate(&input));
+            let (count, of, foreign) = division(divided, &objects);
+            let parts = Parts { count, of: &of, foreign: &foreign };
+            let scratch = Translator::default().translate_parts(&input, &parts);
+            prop_assert_eq!(translator.translate_parts(&input, &parts), scratch);
+            // Nothing is kept but what the last two translations used: an object's results with all its names, and without some.
+            let bound = 2 * (objects.len() + before);
+            prop_assert!(translator.kept() <= bound, "{} > {}", translator.kept(), bound);
+            before = objects.len();
         }
     }
 }
@@ -162,4 +193,28 @@ fn edits_beside_a_refused_object_keep_the_listeners() {
     let after = own_groups(edited);
     let same = before.iter().zip(&after).map(|(one, other)| Arc::ptr_eq(one, other));
     assert_eq!(same.collect::<Vec<_>>(), [true, true]);
+}
+
+#[test]
+fn results_of_edits_and_removed_objects_are_not_kept() {
+    let pki = Pki::new();
+    let gateway = pki.settings();
+    let mut clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();
+    let mut translator = Translator::default();
+    let mut kept = |clusters: &[Arc<Value>]| {
+        translator.translate(&Input { settings: &gateway, clusters, filter: FilterBuild::Module });
+        translator.kept()
+    };
+    assert_eq!((kept(&clusters), kept(&clusters)), (3, 3));
+    for step in 0..5_u8 {
+        let mut edited = edition(&pki, 1, 0);
+        set(&mut edited, "/spec/dispatchPolicies/1/rules/0/verbs", json!([format!("verb{step}")]));
+        clusters[1] = Arc::new(edited);
+        assert_eq!(kept(&clusters), 4, "with the version before");
+    }
+    assert_eq!(kept(&clusters), 3);
+    let removed = clusters.split_off(1);
+    assert_eq!((kept(&clusters), kept(&clusters)), (3, 1));
+    clusters.extend(removed);
+    assert_eq!((kept(&clusters), kept(&clusters)), (3, 3));
 }

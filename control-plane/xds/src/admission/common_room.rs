@@ -1,3 +1,8 @@
+//! Room for the bytes of responses that Envoys have not read: that of a peer, and that of an instance within what all instances have.
+//!
+//! A response waits for its room and is never refused. Room is given back in a bounded time ([`super::reading`]), and waiters come in
+//! the order of their arrival: each response has its turn, the largest one included.
+
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,57 +17,69 @@ pub(super) fn units(bytes: usize) -> usize {
     (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
 }
 
-/// Takes permits for so many bytes, or all that there are in whole: one response that is larger goes alone.
-pub(super) fn permits(bytes: usize, whole: usize) -> u32 {
-    u32::try_from(units(bytes).min(units(whole))).unwrap_or(u32::MAX)
-}
-
-/// The bytes of responses that no Envoy of any instance has read, beyond what is kept for each of them.
-pub(super) struct CommonRest {
-    bytes: usize,
+/// Room for so many bytes, or for one larger response that goes alone.
+pub(super) struct ByteRoom {
+    units: usize,
     left: Arc<Semaphore>,
 }
+
+impl ByteRoom {
+    pub(super) fn new(bytes: usize) -> Self {
+        let units = units(bytes);
+        Self { units, left: Arc::new(Semaphore::new(units)) }
+    }
+
+    /// Waits for room for so many bytes, behind those who came before.
+    pub(super) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from(units(bytes).min(self.units)).unwrap_or(u32::MAX);
+        // It is never closed.
+        Arc::clone(&self.left).acquire_many_owned(permits).await.ok()
+    }
+}
+
+/// The unread bytes of all instances beyond what is kept for each of them.
+pub(super) struct CommonRest(ByteRoom);
 
 impl CommonRest {
     /// All but the parts of as many instances as have shares of their own, and of those beyond.
     pub(super) fn of(limits: &Limits) -> Arc<Self> {
         let own = limits.unread_kept_per_instance.saturating_mul(limits.instances.saturating_add(1));
-        let bytes = limits.unread_of_instances.saturating_sub(own);
-        Arc::new(Self { bytes, left: Arc::new(Semaphore::new(units(bytes))) })
+        Arc::new(Self(ByteRoom::new(limits.unread_of_instances.saturating_sub(own))))
     }
 }
 
-/// The room of one instance for unread bytes, out of what all instances have together: its own part, which it always has, and the rest,
-/// which may be taken by others. Responses wait for room, and are never refused; an own part is therefore enough to go on.
+/// The room of one instance: its own part, which no other one uses, and what it may take of the common rest. A response that is larger
+/// than the own part counts in full, and waits for its turn at the rest; smaller ones go by the own part meanwhile.
 pub(super) struct InstanceRoom {
     own_bytes: usize,
-    own: Arc<Semaphore>,
+    own: ByteRoom,
+    /// Of the rest, what this instance may have at most: an instance has one such sum in front of another one's response, not more.
+    beyond: ByteRoom,
     rest: Arc<CommonRest>,
 }
 
 impl InstanceRoom {
     pub(super) fn new(limits: &Limits, rest: &Arc<CommonRest>) -> Self {
-        let own_bytes = limits.unread_kept_per_instance;
-        Self { own_bytes, own: Arc::new(Semaphore::new(units(own_bytes))), rest: Arc::clone(rest) }
+        let own_bytes = limits.unread_kept_per_instance.min(limits.unread_per_instance);
+        let beyond = ByteRoom::new(limits.unread_per_instance.saturating_sub(own_bytes));
+        Self { own_bytes, own: ByteRoom::new(own_bytes), beyond, rest: Arc::clone(rest) }
     }
 
-    /// Waits for room for so many bytes. A response that is larger than the own part has the rest if it is there.
-    pub(super) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let of_own = permits(bytes, self.own_bytes);
-        let of_rest = permits(bytes, self.rest.bytes);
-        let (own, rest) = (|| Arc::clone(&self.own), || Arc::clone(&self.rest.left));
-        let at_once = match bytes > self.own_bytes {
-            true => rest().try_acquire_many_owned(of_rest),
-            false => own().try_acquire_many_owned(of_own),
-        };
-        if let Ok(room) = at_once {
-            return Some(room);
+    /// Waits for room for so many bytes, in whichever part comes first.
+    pub(super) async fn take(&self, bytes: usize) -> Vec<OwnedSemaphorePermit> {
+        if bytes > self.own_bytes {
+            return self.take_of_rest(bytes).await;
         }
         tokio::select! {
             biased;
-            room = own().acquire_many_owned(of_own) => room.ok(),
-            room = rest().acquire_many_owned(of_rest) => room.ok(),
+            own = self.own.take(bytes) => own.into_iter().collect(),
+            of_rest = self.take_of_rest(bytes) => of_rest,
         }
+    }
+
+    async fn take_of_rest(&self, bytes: usize) -> Vec<OwnedSemaphorePermit> {
+        let beyond = self.beyond.take(bytes).await;
+        beyond.into_iter().chain(self.rest.0.take(bytes).await).collect()
     }
 }
 
@@ -73,48 +90,80 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits { instances: 2, unread_of_instances: 100 << 10, unread_kept_per_instance: 20 << 10, ..Limits::default() }
+        Limits {
+            instances: 2,
+            unread_of_instances: 100 << 10,
+            unread_kept_per_instance: 20 << 10,
+            unread_per_instance: 50 << 10,
+            ..Limits::default()
+        }
+    }
+
+    /// Instances with a common rest of 40 KiB.
+    fn instances<const N: usize>() -> [InstanceRoom; N] {
+        let rest = CommonRest::of(&limits());
+        [(); N].map(|()| InstanceRoom::new(&limits(), &rest))
+    }
+
+    fn take(room: &InstanceRoom, kib: usize) -> Option<Vec<OwnedSemaphorePermit>> {
+        room.take(kib << 10).now_or_never()
     }
 
     #[test]
-    fn flood_takes_the_rest_and_no_part_of_others() {
-        let rest = CommonRest::of(&limits());
-        let [loud, quiet] = [(), ()].map(|()| InstanceRoom::new(&limits(), &rest));
-        let take = |room: &InstanceRoom, kib: usize| room.take(kib << 10).now_or_never().flatten();
+    fn flood_takes_its_part_of_the_rest_and_none_of_others() {
+        let [loud, second, quiet] = instances();
         let mut held: Vec<_> = std::iter::from_fn(|| take(&loud, 10)).collect();
-        assert_eq!(held.len(), 6, "20 KiB of its own, and 40 of 100 that are kept for none");
+        assert_eq!(held.len(), 5, "20 KiB of its own, and 30 of the rest");
+        let of_second: Vec<_> = std::iter::from_fn(|| take(&second, 10)).collect();
+        assert_eq!(of_second.len(), 3, "20 KiB of its own, and 10 that are left");
         let own = [take(&quiet, 10), take(&quiet, 10)];
         assert!(own.iter().all(Option::is_some));
         assert!(take(&quiet, 1).is_none(), "no more in sum");
         held.truncate(2);
-        assert!(take(&quiet, 40).is_some(), "what is given back is for others");
+        assert!(take(&quiet, 30).is_some(), "what is given back is for others");
     }
 
+    /// Counted as its own part alone, a response of any size would be kept beyond the sum for each instance.
     #[test]
-    fn response_that_is_larger_than_all_room_goes_alone() {
-        let rest = CommonRest::of(&limits());
-        let [loud, quiet] = [(), ()].map(|()| InstanceRoom::new(&limits(), &rest));
-        let take = |room: &InstanceRoom, kib: usize| room.take(kib << 10).now_or_never().flatten();
-        let of_rest = take(&loud, 1_000);
-        assert!(of_rest.is_some() && take(&loud, 1_000).is_some_and(|room| room.num_permits() == 20));
-        let of_own = take(&quiet, 1_000);
-        assert!(of_own.is_some() && take(&quiet, 1).is_none());
-        drop(of_own);
-        assert!(take(&quiet, 1).is_some(), "one after the other");
+    fn response_that_is_larger_than_the_own_part_counts_in_full() {
+        let [loud, quiet] = instances();
+        let held = take(&loud, 30);
+        assert!(held.is_some());
+        assert!(take(&quiet, 21).is_none(), "10 KiB are left of the rest");
+        assert!(take(&quiet, 20).is_some(), "its own part is free");
+        drop(held);
+        assert!(take(&quiet, 21).is_some());
+    }
+
+    #[tokio::test]
+    async fn largest_response_has_its_turn_and_goes_alone() {
+        let [first, second, large] = instances();
+        let held = take(&first, 30);
+        assert!(held.is_some());
+        let mut of_large = Box::pin(large.take(1_000 << 10));
+        assert!(of_large.as_mut().now_or_never().is_none());
+        let mut late = Box::pin(second.take(21 << 10));
+        assert!(late.as_mut().now_or_never().is_none());
+        assert!(take(&large, 20).is_some(), "what is small does not wait for it");
+        drop(held);
+        assert!(late.as_mut().now_or_never().is_none(), "who comes later waits");
+        let alone = of_large.await;
+        assert!(late.as_mut().now_or_never().is_none(), "it has all of the rest");
+        drop(alone);
+        assert_eq!(late.await.len(), 2);
     }
 
     #[tokio::test]
     async fn response_that_waits_has_whichever_room_comes_first() {
         for is_own in [true, false] {
-            let rest = CommonRest::of(&limits());
-            let room = InstanceRoom::new(&limits(), &rest);
-            let (own, of_rest) = (room.take(20 << 10).await, room.take(40 << 10).await);
+            let [room] = instances();
+            let (own, of_rest) = (room.take(20 << 10).await, room.take(30 << 10).await);
             let (given_back, _held) = if is_own { (own, of_rest) } else { (of_rest, own) };
             let waits = room.take(10 << 10);
             tokio::pin!(waits);
             assert!(waits.as_mut().now_or_never().is_none());
             drop(given_back);
-            assert!(waits.await.is_some());
+            assert!(!waits.await.is_empty());
         }
     }
 

@@ -1,33 +1,40 @@
 //! The open connections and streams of each peer, and their bounds.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::{Stream, StreamExt};
 use tonic::Status;
+use tonic::codegen::http;
 
-use super::common_room::CommonRest;
+use super::common_room::{ByteRoom, CommonRest};
 use super::name_room::NameRoom;
-use super::quota::{Quota, QuotaBounds, QuotaTable, ResponseRoom};
+use super::namespace_room::NamespaceRooms;
+use super::quota::{MessageRoom, Quota, QuotaBounds, QuotaTable};
+use super::reading::{ResponseRoom, UnreadOfStream, UnreadResponses};
+use super::waits::{Wait, Waits};
 use crate::limits::{Limits, Rejection};
+use crate::lock::lock;
 use crate::membership::Membership;
 use crate::metrics::OptionalMetrics;
+use crate::node_name::owner_of_instances;
 use crate::peer::Peer;
-use crate::registry::lock;
 
 /// All peers with a connection.
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
     metrics: OptionalMetrics,
     open: QuotaTable<Peer>,
-    /// By the instances that a certificate names.
-    instances: QuotaTable<BTreeSet<String>>,
+    /// By the instance that a certificate names; those that name several have one together.
+    instances: QuotaTable<String>,
     /// The share of all those beyond the number that have one of their own.
     others: QuotaTable<()>,
     /// The unread bytes that instances take beyond their own parts.
     rest: Arc<CommonRest>,
+    /// The room for large messages that are not decoded yet, of all network peers.
+    receiving: ByteRoom,
+    /// The same of Envoys of Gateways, by namespace.
+    receiving_of_gateways: NamespaceRooms,
     /// Connections of network peers that belong to no instance.
     network: AtomicUsize,
 }
@@ -39,24 +46,30 @@ impl Peers {
     pub(crate) fn new(limits: Limits, metrics: OptionalMetrics) -> Arc<Self> {
         let (open, instances, others) = (QuotaTable::default(), QuotaTable::default(), QuotaTable::default());
         let rest = CommonRest::of(&limits);
-        Arc::new(Self { limits, metrics, open, instances, others, rest, network: AtomicUsize::new(0) })
+        let (receiving, receiving_of_gateways) = (ByteRoom::new(limits.receiving_of_all), NamespaceRooms::default());
+        let network = AtomicUsize::new(0);
+        Arc::new(Self { limits, metrics, open, instances, others, rest, receiving, receiving_of_gateways, network })
     }
 
     /// Counts a connection of a peer, if the peer may have another one. Envoys of an instance have its share of connections, and take
     /// none from others.
     pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Rejection> {
         let is_local = peer == Peer::Local;
-        let of_peer = self.open.get(&peer, usize::MAX, || QuotaBounds::of_peer(&self.limits));
+        let of_peer = self.open.get(&peer, usize::MAX, || QuotaBounds::of_peer(&peer, &self.limits));
         let quota = of_peer.ok_or(Rejection::Connections)?;
         let instance = self.instance_quota(&peer)?;
         let most = if is_local { self.limits.connections } else { quota.bounds.connections };
+        let gateways = self.receiving_of_gateways.get(&peer.membership(), self.limits.receiving_per_instance);
         let connection = Arc::new(Connection {
             peer,
             peers: Arc::clone(self),
             quota,
             instance,
+            gateways,
+            waits: Arc::default(),
             streams: AtomicUsize::new(0),
             idle_looks: AtomicU32::new(0),
+            unread: Arc::default(),
             named: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
@@ -72,11 +85,11 @@ impl Peers {
         Ok(connection)
     }
 
-    /// The share of the instance that a peer's certificate names; of several, that of exactly these.
+    /// The share of the instance that a peer's certificate names; of several, that of all such certificates.
     fn instance_quota(&self, peer: &Peer) -> Result<Option<Arc<Quota>>, Rejection> {
         let Membership::Instances(names) = peer.membership() else { return Ok(None) };
         let bounds = || QuotaBounds::of_instance(&self.limits, &self.rest);
-        let own = self.instances.get(&names, self.limits.instances, bounds);
+        let own = self.instances.get(&owner_of_instances(&names).to_owned(), self.limits.instances, bounds);
         let quota = own.or_else(|| self.others.get(&(), usize::MAX, bounds));
         quota.map(Some).ok_or(Rejection::Connections)
     }
@@ -93,10 +106,14 @@ pub(crate) struct Connection {
     quota: Arc<Quota>,
     /// The share of its instance, if it belongs to one.
     instance: Option<Arc<Quota>>,
+    /// The room for large messages that it shares with other Envoys of its Gateway's namespace.
+    gateways: Option<Arc<ByteRoom>>,
+    waits: Arc<Waits>,
     /// Streams whose node is known.
     streams: AtomicUsize,
     /// Looks that found no such stream, since there was one.
     idle_looks: AtomicU32,
+    unread: Arc<UnreadResponses>,
     /// Whether there was one.
     named: AtomicBool,
     closed: AtomicBool,
@@ -137,6 +154,8 @@ impl Connection {
             return Err(Rejection::Streams);
         }
         openings.level -= 1.0;
+        // Not for the work of others of its instance, so that none of them keeps it out.
+        let is_full = is_full || self.quota.owes_work(Instant::now());
         if is_full || before >= self.quota.bounds.streams {
             return Err(Rejection::Streams);
         }
@@ -176,7 +195,8 @@ impl Connection {
 
     fn admission(self: &Arc<Self>, is_exchange: bool) -> Admission {
         let (is_admitted, names) = (AtomicBool::new(false), Mutex::default());
-        Admission { connection: Arc::clone(self), is_exchange, is_admitted, names }
+        let unread = UnreadOfStream::new(&self.unread);
+        Admission { connection: Arc::clone(self), is_exchange, is_admitted, names, unread }
     }
 
     /// Ends the connection, at its next event or soon.
@@ -188,10 +208,16 @@ impl Connection {
         self.closed.load(Ordering::Relaxed)
     }
 
+    /// Whether a response is not read although its time is over.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.unread.is_overdue(Instant::now())
+    }
+
     /// Whether no stream names its node, or none has for a while: a gateway whose filter reports opens a stream for each report.
     /// Called once in the time that a connection may be idle.
     pub(crate) fn is_idle(&self) -> bool {
-        if self.streams.load(Ordering::Relaxed) > 0 {
+        let has_waited = self.waits.was_any(self.peers.limits.idle, Instant::now());
+        if has_waited || self.streams.load(Ordering::Relaxed) > 0 {
             return false;
         }
         let looks = self.idle_looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -205,6 +231,7 @@ pub(crate) struct Admission {
     is_exchange: bool,
     is_admitted: AtomicBool,
     names: Mutex<NameRoom>,
+    unread: UnreadOfStream,
 }
 
 impl Drop for Admission {
@@ -233,33 +260,21 @@ impl Admission {
         self.is_admitted.load(Ordering::Relaxed)
     }
 
-    /// The first message of a stream of reports, which says which node this is. `None` if the stream ends without one.
-    pub(crate) async fn first_message<M>(
-        &self,
-        messages: &mut (impl Stream<Item = Result<M, Status>> + Unpin),
-    ) -> Result<Option<M>, Status> {
-        let Ok(first) = tokio::time::timeout(self.limits().idle, messages.next()).await else {
-            self.rejected(Rejection::Idle);
-            return Err(Status::deadline_exceeded("say which node this is"));
-        };
-        Ok(first.and_then(Result::ok))
+    /// Records the bytes of an exchange.
+    pub(super) fn received(&self, bytes: usize) {
+        for quota in self.connection.quotas() {
+            lock(&quota.bytes).take(bytes as f64);
+        }
     }
 
-    /// The message of an exchange. `None` if it ends without one.
-    pub(crate) async fn only_message<M: prost::Message>(
-        &self,
-        messages: &mut (impl Stream<Item = Result<M, Status>> + Unpin),
-    ) -> Result<Option<M>, Status> {
-        let Ok(message) = tokio::time::timeout(self.limits().idle, messages.next()).await else {
-            self.rejected(Rejection::Idle);
-            return Err(Status::deadline_exceeded("the report did not come"));
-        };
-        let Some(message) = message.transpose()? else { return Ok(None) };
-        let bytes = message.encoded_len() as f64;
-        for quota in self.connection.quotas() {
-            lock(&quota.bytes).take(bytes);
-        }
-        Ok(Some(message))
+    /// A wait of the stream for this process, which is no fault of the peer.
+    pub(super) fn begin_wait(&self) -> Wait {
+        self.connection.waits.begin()
+    }
+
+    /// Whether a stream of the connection had to wait within a time before `now`.
+    pub(super) fn has_waited(&self, within: Duration, now: Instant) -> bool {
+        self.connection.waits.was_any(within, now)
     }
 
     /// The name of the node of an id. Refuses one that the peer may not be, or that is longer than `most` bytes.
@@ -288,23 +303,58 @@ impl Admission {
         self.connection.peers.rejected(excess);
     }
 
-    /// Ends the whole connection: what was sent on it is released.
+    /// Ends the whole connection.
     pub(crate) fn close_connection(&self) {
         self.connection.close();
     }
 
-    /// Waits until the peer, and its instance, may have so many bytes more unread. They count until the result is dropped.
+    /// Waits until the peer, and its instance, may have so many bytes more unread. They count until the result is dropped, for which
+    /// there is a time.
     pub(crate) async fn unread(&self, bytes: usize) -> ResponseRoom {
-        let mut room = ResponseRoom::default();
+        let mut permits = Vec::new();
         for quota in self.connection.quotas() {
-            room.extend(quota.unread(bytes).await);
+            permits.extend(quota.unread(bytes).await);
         }
+        self.unread.add(bytes, permits, self.limits())
+    }
+
+    /// Whether a response has room, and is not read yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.unread.is_any()
+    }
+
+    /// Most bytes of the resources of a response that can be divided: with their names and versions an instance goes on with the part
+    /// that no other one uses.
+    pub(crate) fn most_of_response(&self) -> usize {
+        if self.connection.instance.is_some() { self.limits().unread_kept_per_instance / 2 } else { usize::MAX }
+    }
+
+    /// Waits until the peer, its instance and all together may have a message of so many bytes more. It counts until the result is
+    /// dropped. In this order, so that a peer that waits for its own room keeps nothing of what is common.
+    pub(super) async fn receive(&self, bytes: usize) -> MessageRoom {
+        let mut room = MessageRoom::new();
+        if self.connection.peer == Peer::Local {
+            return room;
+        }
+        for quota in self.connection.quotas() {
+            room.extend(quota.receive(bytes).await);
+        }
+        if let Some(of_gateways) = &self.connection.gateways {
+            room.extend(of_gateways.take(bytes).await);
+        }
+        room.extend(self.connection.peers.receiving.take(bytes).await);
         room
     }
 
-    /// Whether the stream may have so many bytes of names that no resource has. They count until it ends.
-    pub(crate) fn may_name(&self, bytes: usize) -> bool {
-        self.connection.peer == Peer::Local || lock(&self.names).grow(bytes, self.connection.quotas())
+    /// Whether the stream may have so many bytes of names that no resource has. They count until it ends, but for `free` ones, which
+    /// not all streams of a peer have.
+    pub(crate) fn may_name(&self, bytes: usize, free: usize) -> bool {
+        if bytes == 0 || self.connection.peer == Peer::Local {
+            return true;
+        }
+        let mut names = lock(&self.names);
+        let free = if free > 0 && names.has_free_part(&self.connection.quota) { free } else { 0 };
+        names.grow(bytes.saturating_sub(free), self.connection.quotas())
     }
 
     /// Records the time that a request of the peer took. Returns the time that its next one has to wait.
@@ -313,12 +363,17 @@ impl Admission {
             return Duration::ZERO;
         }
         let waits = self.connection.quotas().map(|quota| quota.worked(took));
-        waits.max().unwrap_or_default().min(self.limits().answer / 4)
+        waits.max().unwrap_or_default()
+    }
+
+    /// Whether work of before has to be made up for.
+    pub(crate) fn owes_work(&self) -> bool {
+        !self.worked(Duration::ZERO).is_zero()
     }
 }
 
 /// The admission of a request's stream. A stream that was not counted has none.
-pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>, Status> {
+pub(crate) fn admission<T>(request: &http::Request<T>) -> Result<Arc<Admission>, Status> {
     let counted = request.extensions().get::<Arc<Admission>>().cloned();
     counted.ok_or_else(|| Status::internal("the stream was not counted"))
 }

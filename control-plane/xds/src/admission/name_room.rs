@@ -1,5 +1,5 @@
 //! The room for names and versions that a stream has brought and no resource has: a peer makes them for free, and they stay in memory
-//! with the stream.
+//! with the stream. A part of them needs no room, at as many streams of a peer as its nodes may need.
 
 use std::sync::Arc;
 
@@ -11,11 +11,21 @@ use super::quota::Quota;
 /// The room that one stream has taken, until it ends.
 #[derive(Default)]
 pub(super) struct NameRoom {
+    /// That the stream is one of those with a free part.
+    free: Option<OwnedSemaphorePermit>,
     units: usize,
     taken: Vec<OwnedSemaphorePermit>,
 }
 
 impl NameRoom {
+    /// Whether a part of its names is free, once it has any: it is the stream's until it ends.
+    pub(super) fn has_free_part(&mut self, peer: &Quota) -> bool {
+        if self.free.is_none() {
+            self.free = Arc::clone(&peer.free_names).try_acquire_owned().ok();
+        }
+        self.free.is_some()
+    }
+
     /// Takes room up to so many bytes in all of each quota. Returns whether there is enough.
     pub(super) fn grow<'q>(&mut self, bytes: usize, quotas: impl Iterator<Item = &'q Quota>) -> bool {
         let wanted = if bytes == 0 { 0 } else { units(bytes).saturating_add(1) };

@@ -7,27 +7,37 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::common_room::{CommonRest, InstanceRoom, permits, units};
+use super::common_room::{ByteRoom, CommonRest, InstanceRoom, units};
 use crate::limits::Limits;
-use crate::registry::lock;
+use crate::lock::lock;
+use crate::peer::Peer;
 
 /// The part of the time that passes which makes up for work: of a peer, and of an instance.
 const PEER_WORK: f64 = 0.25;
 const INSTANCE_WORK: f64 = 0.5;
 
-/// The room that a response takes of its peer's, of its instance's, and of that of all instances; empty for one that is too small to
-/// count.
-pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
+/// Streams of one node with names that count nothing: the one that it has, and the one before, which may not have ended yet.
+const FREE_NAMES_OF_ONE: usize = 2;
+
+/// The room for bytes that are not read.
+enum UnreadRoom {
+    OfPeer(ByteRoom),
+    OfInstance(InstanceRoom),
+}
+
+/// The room of a message until it is decoded: of its peer's, of its instance's or its Gateway's namespace's, and of that of all network
+/// peers.
+pub(super) type MessageRoom = Vec<OwnedSemaphorePermit>;
 
 /// Bounds of a [`Quota`].
 pub(super) struct QuotaBounds {
     pub(super) connections: usize,
     pub(super) streams: usize,
     pub(super) exchanges: usize,
-    unread: usize,
+    unread: UnreadRoom,
     names: usize,
-    /// Of an instance, its room within that of all.
-    of_all: Option<InstanceRoom>,
+    free_names: usize,
+    receiving: ByteRoom,
     openings: f64,
     beginnings: f64,
     bytes: f64,
@@ -37,14 +47,15 @@ pub(super) struct QuotaBounds {
 
 impl QuotaBounds {
     /// Those of one peer.
-    pub(super) fn of_peer(limits: &Limits) -> Self {
+    pub(super) fn of_peer(peer: &Peer, limits: &Limits) -> Self {
         Self {
+            free_names: if peer.is_of_many() { limits.connections_per_peer } else { FREE_NAMES_OF_ONE },
             connections: limits.connections_per_peer,
             streams: limits.streams_per_peer,
             exchanges: limits.exchanges_per_peer,
-            unread: limits.unread,
+            unread: UnreadRoom::OfPeer(ByteRoom::new(limits.unread)),
             names: limits.name_bytes,
-            of_all: None,
+            receiving: ByteRoom::new(limits.receiving),
             openings: f64::from(limits.stream_burst),
             beginnings: f64::from(limits.exchange_burst),
             bytes: limits.exchange_bytes as f64,
@@ -56,12 +67,13 @@ impl QuotaBounds {
     /// Those of all Envoys of one instance. Streams and exchanges are paced for each peer.
     pub(super) fn of_instance(limits: &Limits, rest: &Arc<CommonRest>) -> Self {
         Self {
+            free_names: 0,
             connections: limits.connections_per_instance,
             streams: limits.streams_per_instance,
             exchanges: limits.exchanges_per_instance,
-            unread: limits.unread_per_instance,
+            unread: UnreadRoom::OfInstance(InstanceRoom::new(limits, rest)),
             names: limits.name_bytes_per_instance,
-            of_all: Some(InstanceRoom::new(limits, rest)),
+            receiving: ByteRoom::new(limits.receiving_per_instance),
             openings: f64::MAX,
             beginnings: f64::MAX,
             bytes: limits.exchange_bytes_per_instance as f64,
@@ -84,10 +96,10 @@ pub(super) struct Quota {
     pub(super) bytes: Mutex<Bucket>,
     /// Time that requests may take.
     pub(super) work: Mutex<Bucket>,
-    /// Units of bytes that may be unread.
-    unread: Arc<Semaphore>,
     /// Units of bytes of names that no resource has.
     pub(super) names: Arc<Semaphore>,
+    /// Streams that may still have a free part of these.
+    pub(super) free_names: Arc<Semaphore>,
 }
 
 impl Quota {
@@ -100,8 +112,8 @@ impl Quota {
             beginnings: Mutex::new(Bucket::filled_in_two_seconds(bounds.beginnings)),
             bytes: Mutex::new(Bucket::filled_in_two_seconds(bounds.bytes)),
             work: Mutex::new(Bucket::new(bounds.work.as_secs_f64(), bounds.work_per_second)),
-            unread: Arc::new(Semaphore::new(units(bounds.unread))),
             names: Arc::new(Semaphore::new(units(bounds.names))),
+            free_names: Arc::new(Semaphore::new(bounds.free_names)),
             bounds,
         }
     }
@@ -126,14 +138,22 @@ impl Quota {
         [&self.bytes, &self.work].into_iter().any(|bucket| lock(bucket).level(now) < 0.0)
     }
 
+    /// Whether work of before has to be made up for.
+    pub(super) fn owes_work(&self, now: Instant) -> bool {
+        lock(&self.work).level(now) < 0.0
+    }
+
     /// Waits for room for so many bytes; one response that is larger than all room goes alone.
-    pub(super) async fn unread(&self, bytes: usize) -> ResponseRoom {
-        let own = Arc::clone(&self.unread).acquire_many_owned(permits(bytes, self.bounds.unread)).await.ok();
-        let of_all = match &self.bounds.of_all {
-            Some(room) => room.take(bytes).await,
-            None => None,
-        };
-        own.into_iter().chain(of_all).collect()
+    pub(super) async fn unread(&self, bytes: usize) -> Vec<OwnedSemaphorePermit> {
+        match &self.bounds.unread {
+            UnreadRoom::OfPeer(room) => room.take(bytes).await.into_iter().collect(),
+            UnreadRoom::OfInstance(room) => room.take(bytes).await,
+        }
+    }
+
+    /// Waits for room for a message of so many bytes; one that is larger than all room goes alone.
+    pub(super) async fn receive(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.bounds.receiving.take(bytes).await
     }
 
     /// Records work. Returns the time that the next one has to wait.
@@ -182,9 +202,9 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Takes more than there is, too. Returns what is left.
+    /// Takes more than there is, too, but never more than fills it from empty: all have a bounded time to wait. Returns what is left.
     pub(super) fn take(&mut self, amount: f64) -> f64 {
-        self.level = self.level(Instant::now()) - amount;
+        self.level = (self.level(Instant::now()) - amount).max(-self.size);
         self.level
     }
 

@@ -8,8 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::{Stream, StreamExt};
-use http_body_util::{BodyStream, StreamBody};
+use futures_util::Stream;
 use portcullis_report::EXCHANGE_LIMITS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -23,7 +22,8 @@ use tonic::server::NamedService;
 use tonic::transport::server::Connected;
 
 use super::connection::{Admission, Connection};
-use super::quota::ResponseRoom;
+use super::reading::ResponseRoom;
+use super::receiving::bounded;
 use crate::limits::Rejection;
 use crate::peer::Peer;
 
@@ -47,7 +47,7 @@ impl Transport {
     }
 }
 
-/// An admitted connection. It ends when no stream of it names its node for a while.
+/// An admitted connection. It ends when no stream of it names its node for a while, and when a response is not read in time.
 pub(crate) struct AdmittedConnection {
     transport: Transport,
     connection: Arc<Connection>,
@@ -63,8 +63,9 @@ impl AdmittedConnection {
     /// Whether it may go on.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
-            if self.connection.is_idle() && !self.connection.is_closed() {
-                self.connection.peers.rejected(Rejection::Idle);
+            let (is_idle, is_overdue) = (self.connection.is_idle(), self.connection.is_overdue());
+            if (is_idle || is_overdue) && !self.connection.is_closed() {
+                self.connection.peers.rejected(if is_overdue { Rejection::Unread } else { Rejection::Idle });
                 self.connection.close();
             }
             let next = Instant::now() + self.connection.peers.limits.idle;
@@ -117,7 +118,11 @@ impl AsyncWrite for AdmittedConnection {
 
 /// A service behind the bounds.
 #[derive(Clone)]
-pub(crate) struct Admitted<S>(pub(crate) S);
+pub(crate) struct Admitted<S> {
+    pub(crate) service: S,
+    /// Most bytes of a stream before its node is let in.
+    pub(crate) introduction: usize,
+}
 
 impl<S: NamedService> NamedService for Admitted<S> {
     const NAME: &'static str = S::NAME;
@@ -133,7 +138,7 @@ where
     type Future = BoxFuture<Self::Response, Infallible>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(context)
+        self.service.poll_ready(context)
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
@@ -149,29 +154,9 @@ where
             return Box::pin(std::future::ready(Ok(refusal)));
         };
         request.extensions_mut().insert(Arc::clone(&admission));
-        Box::pin(self.0.call(request.map(|body| bounded(body, admission))))
+        let introduction = self.introduction;
+        Box::pin(self.service.call(request.map(|body| bounded(body, admission, introduction))))
     }
-}
-
-/// A body that ends with an error when its first message gets too large. Afterwards each message has a bound of its own.
-fn bounded(body: Body, admission: Arc<Admission>) -> Body {
-    let mut left = admission.limits().introduction;
-    let frames = BodyStream::new(body).map(move |frame| {
-        let frame = frame?;
-        let length = frame.data_ref().map_or(0, |data| data.len());
-        if admission.is_admitted() {
-            return Ok(frame);
-        }
-        match left.checked_sub(length) {
-            Some(less) => left = less,
-            None => {
-                admission.rejected(Rejection::Message);
-                return Err(Status::resource_exhausted("too large a message for a node that is not known yet"));
-            }
-        }
-        Ok(frame)
-    });
-    Body::new(StreamBody::new(frames))
 }
 
 /// A response, and the room that it takes.
@@ -192,7 +177,7 @@ pub(crate) struct ResponseStream<T> {
 
 impl<T> ResponseStream<T> {
     pub(crate) fn new(queued: mpsc::Receiver<QueuedResponse<T>>, admission: Arc<Admission>) -> Self {
-        Self { queued, room: Vec::new(), _admission: admission }
+        Self { queued, room: ResponseRoom::default(), _admission: admission }
     }
 }
 
@@ -200,7 +185,7 @@ impl<T> Stream for ResponseStream<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.room.clear();
+        self.room = ResponseRoom::default();
         self.queued.poll_recv(context).map(|response| {
             let response = response?;
             self.room = response.room;

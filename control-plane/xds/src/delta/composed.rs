@@ -120,6 +120,11 @@ impl Composed {
         self.by_name.values().any(|one| one.quarantine.refusals().next().is_some() || one.quarantine.is_searching())
     }
 
+    /// Bytes of the reasons that are kept.
+    pub(super) fn reason_bytes(&self) -> usize {
+        self.by_name.values().map(|one| one.quarantine.reason_bytes()).sum()
+    }
+
     /// The name of a resource, the owner of the part if it is one, and why it is refused.
     pub(super) fn refused(&self) -> impl Iterator<Item = (&str, Option<&str>, &ChunkRefusal)> {
         self.by_name.iter().flat_map(|(name, one)| {

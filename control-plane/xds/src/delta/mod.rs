@@ -7,7 +7,9 @@
 //! of a resource that is made of parts, such as a listener, to [`crate::quarantine`].
 
 mod composed;
+mod events;
 mod gates;
+mod nonces;
 mod response;
 mod subscription;
 
@@ -16,14 +18,17 @@ mod tests;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
+use crate::changed_names::ChangedNames;
 use crate::kind::{RDS, ResourceKind};
 use crate::node::{Refused, combined};
 use crate::snapshot::Snapshot;
 use gates::{Blocked, SendGates};
+use nonces::Nonces;
 use portcullis_api::status::GatewayProgress;
 pub(crate) use response::PendingResponse;
 use subscription::{Change, Subscription};
@@ -45,37 +50,38 @@ pub(crate) struct DeltaStream {
     snapshot: Arc<Snapshot>,
     node: String,
     subscriptions: BTreeMap<(ResourceKind, String), Subscription>,
-    nonces: u64,
+    nonces: Nonces,
     /// Most bytes of the resources of one response.
     most: usize,
     /// Whether the node has acknowledged every resource of the snapshot, once that was asked for; empty after each event.
     has_everything: OnceCell<bool>,
+    /// The number of events.
+    revision: u64,
+    /// The owners whose progress may be another one than when they were taken last, if there was an event since.
+    changed: Option<ChangedNames>,
 }
 
 impl DeltaStream {
-    /// Whether nothing that is due is overlooked.
-    #[cfg(test)]
-    pub(crate) fn is_complete(&self) -> bool {
-        self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
-    }
-
     fn advance(&mut self) -> Vec<PendingResponse> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.refresh(&self.snapshot, type_url);
         }
         let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
         let mut responses = Vec::new();
+        let mut referred = OnceCell::new();
         for key in keys {
             let has_to_send = self.subscriptions.get(&key).is_some_and(Subscription::has_to_send);
-            let gates = if has_to_send { self.gates(key.0) } else { SendGates::CLOSED };
+            let gates = if has_to_send { self.gates(key.0, &referred) } else { SendGates::CLOSED };
             let most = if key.0 == ResourceKind::Cluster { usize::MAX } else { self.most };
             let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
             let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates, most) else { continue };
             self.mark_companions_dirty(&key.1, &change);
-            self.nonces += 1;
-            let nonce = self.nonces.to_string();
+            if key.0.is_referred_to() || !change.updates.is_empty() {
+                referred = OnceCell::new();
+            }
+            let (number, nonce) = self.nonces.next();
             if let Some(subscription) = self.subscriptions.get_mut(&key) {
-                subscription.sent(&nonce, &change, self.snapshot.type_version(&key.1));
+                subscription.sent((number, &nonce), &change, self.snapshot.type_version(&key.1));
             }
             let version = self.snapshot.type_version(&key.1).to_owned();
             responses.push(PendingResponse { type_url: key.1, version, nonce, change });
@@ -96,8 +102,9 @@ impl DeltaStream {
 
     /// The resources of a type that have to wait now, given the progress of the other types. Resources of one owner refer to
     /// none of another owner, so that owners do not wait for each other: only parts of a listener do at a Gateway's Envoys, and a
-    /// listener has no owner itself, so that it waits for all.
-    fn gates(&self, kind: ResourceKind) -> SendGates {
+    /// listener has no owner itself, so that it waits for all. `referred` is the same for all that refer to others: each has a type that
+    /// may have as many names as a node likes.
+    fn gates(&self, kind: ResourceKind, referred: &OnceCell<Blocked>) -> SendGates {
         let busy = |wanted: fn(ResourceKind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
             self.subscriptions
                 .iter()
@@ -114,7 +121,7 @@ impl DeltaStream {
         if kind == ResourceKind::Routes && !self.knows_clusters() {
             return SendGates::CLOSED;
         }
-        let referred = busy(ResourceKind::is_referred_to, Subscription::updating);
+        let referred = referred.get_or_init(|| busy(ResourceKind::is_referred_to, Subscription::updating)).clone();
         let updates = if kind == ResourceKind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
         SendGates { updates, removals: referred }
     }
@@ -124,11 +131,15 @@ impl DeltaStream {
     fn kept(&self) -> Blocked {
         let of =
             |wanted: fn(ResourceKind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
-        let has_routes = |owner: &&str| {
-            of(|kind| kind == ResourceKind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
-        };
         let lacking = of(ResourceKind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
-        let owners: BTreeSet<_> = lacking.filter(has_routes).map(str::to_owned).collect();
+        let lacking: BTreeSet<_> = lacking.collect();
+        if lacking.is_empty() {
+            return Blocked::None;
+        }
+        // Each route is looked at once: a node may claim to have as many as it likes, and refuse as much.
+        let routes = of(|kind| kind == ResourceKind::Routes);
+        let owners = routes.flat_map(|((_, url), routes)| routes.known_owners(&self.snapshot, url));
+        let owners: BTreeSet<_> = owners.filter(|owner| lacking.contains(owner)).map(str::to_owned).collect();
         if owners.is_empty() { Blocked::None } else { Blocked::OwnersAlone(owners) }
     }
 
@@ -192,22 +203,23 @@ pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<ResourceK
 }
 
 impl DeltaStream {
-    /// A new stream.
-    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
+    /// A new stream. `key` is a random one, of its nonces.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, key: RandomState) -> Self {
         Self {
             snapshot,
             node: String::new(),
             subscriptions: BTreeMap::new(),
-            nonces: 0,
+            nonces: Nonces::new(key),
             most: MAX_RESPONSE,
             has_everything: OnceCell::new(),
+            revision: 0,
+            changed: Some(ChangedNames::All),
         }
     }
 
-    /// A stream with other bounds.
-    #[cfg(test)]
+    /// A stream whose responses have so many bytes at most, as far as they can be divided.
     pub(crate) fn with_most(self, most: usize) -> Self {
-        Self { most, ..self }
+        Self { most: most.min(self.most), ..self }
     }
 
     /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
@@ -217,10 +229,12 @@ impl DeltaStream {
         {
             self.node.clone_from(&node.id);
         }
-        self.has_everything = OnceCell::new();
+        self.begin_event();
         let key = (ResourceKind::of(&request.type_url), request.type_url.clone());
         self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
-        self.advance()
+        let pending = self.advance();
+        self.note_changes();
+        pending
     }
 
     /// Takes a newer snapshot. Returns responses in the order to send them.
@@ -230,12 +244,14 @@ impl DeltaStream {
             self.snapshot = snapshot;
             return Vec::new();
         }
+        self.begin_event();
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
         self.snapshot = snapshot;
-        self.has_everything = OnceCell::new();
-        self.advance()
+        let pending = self.advance();
+        self.note_changes();
+        pending
     }
 
     /// Logs a response, without its content.
@@ -267,6 +283,11 @@ impl DeltaStream {
     pub(crate) fn status(&self) -> BTreeMap<String, TypeStatus> {
         let open = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_open());
         open.map(|((_, url), subscription)| (url.clone(), subscription.status())).collect()
+    }
+
+    /// Bytes of the reasons of refusals that are kept.
+    pub(crate) fn reason_bytes(&self) -> usize {
+        self.subscriptions.values().map(Subscription::reason_bytes).sum()
     }
 
     /// The resources of the newest snapshot that the node refuses.
@@ -326,7 +347,7 @@ impl DeltaStream {
         snapshot.owned_by(owner).filter_map(one).reduce(combined)
     }
 
-    /// The nonce of the oldest response without an answer.
+    /// The number of the oldest response without an answer.
     pub(crate) fn oldest_unanswered(&self) -> Option<u64> {
         self.subscriptions.values().filter_map(Subscription::unanswered).min()
     }

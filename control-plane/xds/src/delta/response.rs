@@ -1,8 +1,6 @@
 //! Responses as they are sent. The bytes of resources are not copied: a listener of thousands of filter chains has hundreds of
 //! megabytes, and each stream would have them once more.
 
-use std::sync::Arc;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource as WireResource};
 use envoy_types::pb::google::protobuf::Any;
@@ -41,8 +39,7 @@ impl PendingResponse {
 
     /// Bytes of the resources, and of names that are removed: a node may ask for many long ones of no resource.
     pub(crate) fn size(&self) -> usize {
-        let of_update = |(name, update): (&Arc<str>, &Update)| name.len() + update.version.len() + length(&update.body);
-        let updates: usize = self.change.updates.iter().map(of_update).sum();
+        let updates: usize = self.change.updates.iter().map(|(name, update)| update.size(name)).sum();
         updates + self.change.removals.iter().map(|name| name.len()).sum::<usize>()
     }
 
@@ -107,6 +104,8 @@ fn begin_field(to: &mut BytesMut, length: usize) -> Result<(), EncodeError> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+
+    use std::sync::Arc;
 
     use super::*;
     use crate::kind::LDS;

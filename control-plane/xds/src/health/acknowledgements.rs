@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Locality;
 use envoy_types::pb::envoy::service::health::v3::{
@@ -14,10 +14,12 @@ use envoy_types::pb::envoy::service::health::v3::{
     LocalityEndpointsHealth,
 };
 use envoy_types::pb::google::protobuf;
+use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::admission::QueuedResponse;
+use super::answer_turns::AnswerTurns;
+use crate::admission::{Admission, QueuedResponse};
 use crate::registry::Registry;
 use crate::snapshot::{OwnerVersions, Snapshot};
 use portcullis_api::status::GatewayProgress;
@@ -35,12 +37,21 @@ const SEND_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) struct AnswerSender {
     nodes: Arc<Registry>,
     snapshots: Snapshots,
+    turns: Arc<AnswerTurns>,
     versions: OwnerVersions,
+    admission: Arc<Admission>,
+    /// The streams of the node at the last look, and how many events they had had.
+    revisions: Vec<(u64, u64)>,
 }
 
 impl AnswerSender {
-    pub(super) fn new(nodes: Arc<Registry>, snapshots: Snapshots) -> Self {
-        Self { nodes, snapshots, versions: OwnerVersions::default() }
+    pub(super) fn new(
+        nodes: Arc<Registry>,
+        snapshots: Snapshots,
+        turns: Arc<AnswerTurns>,
+        admission: Arc<Admission>,
+    ) -> Self {
+        Self { nodes, snapshots, turns, versions: OwnerVersions::default(), admission, revisions: Vec::new() }
     }
 
     /// Ends when the stream is closed. Sends nothing before `named` holds the node's id.
@@ -52,34 +63,48 @@ impl AnswerSender {
         let Ok(node) = named.wait_for(|node| !node.is_empty()).await.map(|node| node.clone()) else {
             return std::future::pending().await;
         };
+        let turn = self.turns.begin(&node);
         let mut sent = AckStates::new();
-        let mut turns = interval(SEND_INTERVAL);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(SEND_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            turns.tick().await;
-            let news = self.current(&node);
-            if news == sent {
+            ticks.tick().await;
+            if !turn.is_newest() {
                 continue;
             }
+            self.admission.rested().await;
+            let start = Instant::now();
+            let news = self.news(&node);
+            self.admission.worked(start.elapsed());
+            let Some(news) = news.filter(|news| *news != sent) else { continue };
             let cluster_health_checks = entries(&news);
             let message = HealthCheckSpecifier { cluster_health_checks, interval: Some(REPORT_INTERVAL) };
-            if sender.send(QueuedResponse { content: Ok(message), room: Vec::new() }).await.is_err() {
+            let room = self.admission.unread(message.encoded_len()).await;
+            if sender.send(QueuedResponse { content: Ok(message), room }).await.is_err() {
                 return;
             }
             sent = news;
         }
     }
 
-    fn current(&mut self, node: &str) -> AckStates {
+    /// The node's answers; `None` if they are those of the last look.
+    fn news(&mut self, node: &str) -> Option<AckStates> {
         let snapshot = self.snapshots.borrow().clone();
+        // First, so that an event after it is one of the next look.
+        let revisions = self.nodes.revisions(node);
+        let is_known = snapshot.as_ref().is_some_and(|snapshot| self.versions.is_of(snapshot));
+        if is_known && !revisions.is_empty() && revisions == self.revisions {
+            return None;
+        }
+        self.revisions = revisions;
         let of_node = snapshot.map(|snapshot| (self.nodes.standings_of(&snapshot, node), snapshot));
         let Some((progresses, snapshot)) = of_node.filter(|(progresses, _)| !progresses.is_empty()) else {
             // A snapshot is not kept for a gateway that follows another replica by now.
             self.versions = OwnerVersions::default();
-            return AckStates::new();
+            return Some(AckStates::new());
         };
         let versions = self.versions.of(&snapshot);
-        answers(progresses, |owner| versions.get(owner).cloned())
+        Some(answers(progresses, |owner| versions.get(owner).cloned()))
     }
 }
 
@@ -201,9 +226,10 @@ mod tests {
         let served = Arc::new(served());
         let known = Arc::downgrade(&served);
         let (sender, snapshots) = watch::channel(Some(Arc::clone(&served)));
-        let mut answers = AnswerSender::new(Arc::default(), snapshots);
+        let admission = Admission::local(crate::limits::Limits::default());
+        let mut answers = AnswerSender::new(Arc::default(), snapshots, Arc::default(), admission);
         answers.versions.of(&served);
-        assert!(answers.current("gone").is_empty());
+        assert_eq!(answers.news("gone"), Some(AckStates::new()));
         sender.send_replace(None);
         drop(served);
         assert!(known.upgrade().is_none());

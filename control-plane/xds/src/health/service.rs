@@ -1,27 +1,31 @@
 use std::collections::BTreeMap;
-use std::pin::Pin;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::HealthStatus;
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
-use envoy_types::pb::envoy::service::health::v3::health_discovery_service_server::{
-    HealthDiscoveryService, HealthDiscoveryServiceServer,
-};
+use envoy_types::pb::envoy::service::health::v3::health_discovery_service_server::SERVICE_NAME;
 use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, EndpointHealthResponse, HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse,
     HealthCheckSpecifier,
 };
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, http};
 
 use super::acknowledgements::{self, MAX_ENTRIES};
 use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
+use super::answer_turns::AnswerTurns;
 use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
-use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
+use crate::admission::{Admission, QueuedResponse, ResponseRoom, ResponseStream};
+use crate::bounded_message::FieldBounds;
+use crate::message_reader::MessageReader;
 use crate::node::{View, Views};
 use crate::registry::Registry;
+use crate::service_frame::{ReadyService, ServiceFrame, answer_of};
 use crate::snapshot::Snapshot;
 
 /// The number of clusters that are read of one report.
@@ -31,63 +35,86 @@ const MAX_NAMED_SERVERS: usize = 2_000;
 /// The length limit of the name of a node or a cluster.
 const MAX_NAME_LENGTH: usize = 1_024;
 
-/// The health discovery service, which keeps the reports in `registry`. Its streams end when the sender of `snapshots` is gone.
+/// The health discovery service, as the server calls it. It is not the generated one, which decodes whatever fits into a message.
+#[derive(Clone)]
+pub(crate) struct HealthServer {
+    streams: HealthStreams,
+    max_message: usize,
+}
+
+/// The health discovery service, which keeps the reports in `registry`. `max_message` bounds one of them. Its streams end when the
+/// sender of `snapshots` is gone.
 pub(crate) fn service(
+    (registry, nodes): (Arc<HealthRegistry>, Arc<Registry>),
+    snapshots: Snapshots,
+    views: Arc<dyn Views>,
+    max_message: usize,
+) -> ServiceFrame<HealthServer> {
+    let streams = HealthStreams { registry, nodes, snapshots, views, turns: Arc::default() };
+    ServiceFrame(HealthServer { streams, max_message })
+}
+
+impl ReadyService for HealthServer {
+    const NAME: &'static str = SERVICE_NAME;
+
+    fn answer(&self, request: http::Request<Body>) -> BoxFuture<http::Response<Body>, Infallible> {
+        let is_stream = request.uri().path().rsplit('/').next() == Some("StreamHealthCheck");
+        let admission = request.extensions().get::<Arc<Admission>>().cloned();
+        let (Some(admission), true) = (admission, is_stream) else {
+            let refusal = Status::unimplemented("use StreamHealthCheck").into_http();
+            return Box::pin(std::future::ready(Ok(refusal)));
+        };
+        let (body, bounds) = (request.into_body(), Some(FieldBounds::HEALTH));
+        let messages = MessageReader::new(body, self.max_message, bounds, Arc::clone(&admission));
+        Box::pin(std::future::ready(Ok(answer_of(self.streams.open(admission, messages)))))
+    }
+}
+
+/// The only method.
+#[derive(Clone)]
+struct HealthStreams {
     registry: Arc<HealthRegistry>,
     nodes: Arc<Registry>,
     snapshots: Snapshots,
     views: Arc<dyn Views>,
-) -> HealthDiscoveryServiceServer<impl HealthDiscoveryService> {
-    HealthDiscoveryServiceServer::new(Service { registry, nodes, snapshots, views })
+    turns: Arc<AnswerTurns>,
 }
 
-struct Service {
-    registry: Arc<HealthRegistry>,
-    nodes: Arc<Registry>,
-    snapshots: Snapshots,
-    views: Arc<dyn Views>,
-}
-
-#[tonic::async_trait]
-impl HealthDiscoveryService for Service {
-    type StreamHealthCheckStream = Pin<Box<dyn Stream<Item = Result<HealthCheckSpecifier, Status>> + Send>>;
-
-    async fn stream_health_check(
+impl HealthStreams {
+    fn open(
         &self,
-        request: Request<Streaming<HealthCheckRequestOrEndpointHealthResponse>>,
-    ) -> Result<Response<Self::StreamHealthCheckStream>, Status> {
-        let admission = admission(&request)?;
+        admission: Arc<Admission>,
+        messages: MessageReader<HealthCheckRequestOrEndpointHealthResponse>,
+    ) -> ResponseStream<HealthCheckSpecifier> {
         let (sender, receiver) = mpsc::channel(1);
         // Nothing to check: the reports are about Envoy's own health checks.
         let specifier = HealthCheckSpecifier { interval: Some(REPORT_INTERVAL), ..Default::default() };
         // There is room for one message.
-        let _ = sender.try_send(QueuedResponse { content: Ok(specifier), room: Vec::new() });
+        let _ = sender.try_send(QueuedResponse { content: Ok(specifier), room: ResponseRoom::default() });
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
         let answers = ResponseStream::new(receiver, Arc::clone(&admission));
         let (named, name) = watch::channel(String::new());
         let reported = self.views.reported(&admission.peer().membership());
+        let mut answer_sender = AnswerSender::new(
+            Arc::clone(&self.nodes),
+            self.snapshots.clone(),
+            Arc::clone(&self.turns),
+            Arc::clone(&admission),
+        );
         let stream = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named, reported };
-        let mut answer_sender = AnswerSender::new(Arc::clone(&self.nodes), self.snapshots.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = stream.listen(request.into_inner()) => ended,
+                ended = stream.listen(messages) => ended,
                 () = sender.closed() => return,
                 () = answer_sender.run(name, &sender) => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
                 // A closed stream needs no reason.
-                let _ = sender.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
+                let _ = sender.send(QueuedResponse { content: Err(status), room: ResponseRoom::default() }).await;
             }
         });
-        Ok(Response::new(answers.boxed()))
-    }
-
-    async fn fetch_health_check(
-        &self,
-        _: Request<HealthCheckRequestOrEndpointHealthResponse>,
-    ) -> Result<Response<HealthCheckSpecifier>, Status> {
-        Err(Status::unimplemented("use StreamHealthCheck"))
+        answers
     }
 }
 
@@ -120,10 +147,13 @@ impl HealthStream {
             match message.request_type {
                 Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
                 Some(RequestType::EndpointHealthResponse(report)) => {
+                    let start = Instant::now();
                     let counts = self.read(&report);
-                    self.registry.record_within(&node, counts, self.reported.clone(), Instant::now());
+                    self.registry.record_within(&node, counts, self.reported.clone(), start);
                     self.registry.answered(&node, self.answers(&report));
-                    tokio::time::sleep(limits.report_pause).await;
+                    drop(report);
+                    let rest: Duration = self.admission.worked(start.elapsed());
+                    tokio::time::sleep(limits.report_pause.max(rest)).await;
                 }
                 _ => {}
             }

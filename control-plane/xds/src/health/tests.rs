@@ -14,7 +14,7 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::service::HealthStream;
-use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
+use super::{AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 use crate::admission::Admission;
 use crate::kind::CDS;
 use crate::limits::Limits;
@@ -49,30 +49,41 @@ fn newest_report_of_each_node_counts_until_it_is_too_old() {
     registry.record("one", counts(1, 3), start);
     registry.record("one", counts(2, 3), after(5));
     registry.record("two", counts(3, 3), after(20));
-    let both = registry.endpoints("a", after(35));
-    assert_eq!(
-        both.into_iter().map(|(node, seen)| (node, seen.healthy)).collect::<Vec<_>>(),
-        [("one".to_owned(), 2), ("two".to_owned(), 3)]
-    );
+    assert_eq!(healthy(&registry, after(35)), [("one".to_owned(), 2), ("two".to_owned(), 3)]);
     assert_eq!(registry.reporting(after(36)), ["two"]);
-    assert!(registry.endpoints("a", after(51)).is_empty());
-    assert!(registry.endpoints("b", after(20)).is_empty());
+    assert_eq!(healthy(&registry, after(36)), [("two".to_owned(), 3)]);
+    assert!(registry.reports(after(51)).is_empty());
+}
+
+/// The healthy servers of the cluster `a`, by node.
+fn healthy(registry: &HealthRegistry, now: Instant) -> Vec<(String, u32)> {
+    let reports = registry.reports(now).into_iter();
+    reports.filter_map(|(node, report)| Some((node, report.clusters.get("a")?.healthy))).collect()
 }
 
 #[test]
-fn unchanged_report_is_no_change() {
-    let registry = HealthRegistry::default();
-    let start = Instant::now();
-    let mut changes = registry.changes();
-    let mut is_news = |at| {
-        registry.record("one", counts(1, 3), start + Duration::from_secs(at));
-        let is_news = changes.has_changed().unwrap();
-        changes.mark_unchanged();
-        is_news
-    };
-    assert!(is_news(0));
-    assert!(!is_news(5));
-    assert!(is_news(36), "it was unknown meanwhile");
+fn unchanged_report_keeps_its_allocations() {
+    let (registry, start) = (HealthRegistry::default(), Instant::now());
+    let after = |seconds| start + Duration::from_secs(seconds);
+    let newest = |seconds| Arc::clone(&registry.reports(after(seconds))["one"]);
+    registry.record("one", counts(1, 3), start);
+    let first = newest(0);
+    registry.record("one", counts(1, 3), after(5));
+    assert!(Arc::ptr_eq(&first, &newest(5)));
+    let answers = || AckStates::from([(("a".to_owned(), "1".to_owned()), AckState::Acknowledged)]);
+    registry.answered("one", answers());
+    let answered = newest(5);
+    assert!(!Arc::ptr_eq(&first, &answered) && Arc::ptr_eq(&first.clusters, &answered.clusters));
+    registry.answered("one", answers());
+    assert!(Arc::ptr_eq(&answered, &newest(5)));
+    registry.record_within("one", counts(1, 3), Some(Vec::new()), after(6));
+    let within = newest(6);
+    assert_eq!(within.views, Some(Vec::new()));
+    assert!(Arc::ptr_eq(&within.clusters, &first.clusters) && Arc::ptr_eq(&within.answers, &answered.answers));
+    registry.record_within("one", counts(2, 3), Some(Vec::new()), after(7));
+    assert_eq!((newest(7).clusters["a"].healthy, newest(7).answers.len()), (2, 1));
+    registry.record("one", counts(2, 3), after(38));
+    assert!(newest(38).answers.is_empty(), "it was unknown meanwhile");
 }
 
 #[test]
@@ -85,7 +96,7 @@ fn nodes_are_bounded_and_those_that_report_stay() {
     registry.record("late", counts(1, 1), start);
     assert!(!registry.reporting(start).contains(&"late".to_owned()));
     registry.record("node-7", counts(0, 1), start);
-    assert_eq!(registry.endpoints("a", start)["node-7"].healthy, 0);
+    assert_eq!(registry.reports(start)["node-7"].clusters["a"].healthy, 0);
     let later = start + HealthRegistry::MAX_AGE + Duration::from_secs(1);
     registry.record("late", counts(1, 1), later);
     assert_eq!(registry.reporting(later), ["late"]);
@@ -225,19 +236,6 @@ async fn report_of_an_instances_node_leaves_that_of_anothers() {
 }
 
 #[test]
-fn report_counts_for_the_views_of_now() {
-    let (registry, now) = (HealthRegistry::default(), Instant::now());
-    let view = View(Some("instance/b".to_owned()));
-    registry.record_within("b/one", counts(1, 1), Some(vec![view.clone()]), now);
-    registry.record("local", counts(0, 1), now);
-    let counting =
-        |is_b: bool| registry.all_of(now, |views, _| views.is_none_or(|views| is_b && *views == [view.clone()]));
-    let nodes = |is_b: bool| counting(is_b).remove("a").map(|nodes| nodes.into_keys().collect::<Vec<_>>());
-    assert_eq!(nodes(true), Some(vec!["b/one".to_owned(), "local".to_owned()]));
-    assert_eq!(nodes(false), Some(vec!["local".to_owned()]));
-}
-
-#[test]
 fn nodes_of_an_instance_leave_room_for_those_of_others() {
     let (registry, now) = (HealthRegistry::default(), Instant::now());
     let of = |name: &str| Some(vec![View(Some(format!("instance/{name}")))]);
@@ -247,10 +245,11 @@ fn nodes_of_an_instance_leave_room_for_those_of_others() {
     assert_eq!(registry.reporting(now).len(), 100);
     registry.record_within("b/1", counts(1, 1), of("b"), now);
     registry.record("free", counts(1, 1), now);
-    let views = registry.views(now);
-    assert_eq!((views.get("b/1"), views.get("free"), views.get("a/150")), (Some(&of("b")), Some(&None), None));
+    let reports = registry.reports(now);
+    let views = |node: &str| reports.get(node).map(|report| report.views.clone());
+    assert_eq!((views("b/1"), views("free"), views("a/150")), (Some(of("b")), Some(None), None));
     registry.record_within("a/1", counts(0, 1), of("a"), now);
-    assert_eq!(registry.endpoints("a", now)["a/1"].healthy, 0, "one that is known reports on");
+    assert_eq!(registry.reports(now)["a/1"].clusters["a"].healthy, 0, "one that is known reports on");
 }
 
 #[tokio::test]

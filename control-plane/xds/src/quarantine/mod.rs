@@ -262,6 +262,12 @@ impl Quarantine {
         whole.chain(self.refused().map(|(key, refusal)| (Some(key), refusal)))
     }
 
+    /// Bytes of the reasons that are kept.
+    pub(crate) fn reason_bytes(&self) -> usize {
+        let refused = self.refused.values().flatten().chain(&self.whole).map(|refusal| refusal.message.len());
+        refused.chain(self.rejected_offers.values().map(String::len)).sum()
+    }
+
     /// Whether a bad chunk is being looked for.
     pub(crate) fn is_searching(&self) -> bool {
         !self.candidates.is_empty()

@@ -1,7 +1,5 @@
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,14 +7,14 @@ use futures_util::{Stream, StreamExt};
 use portcullis_report::{EXCHANGE_LIMITS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Service, http};
-use tonic::server::{Grpc, NamedService, StreamingService};
-use tonic::{Code, Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::codegen::{BoxFuture, http};
+use tonic::{Code, Status};
 
 use super::{GatewayReport, ReportSink, UnreadableReport};
-use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
+use crate::admission::{Admission, QueuedResponse, ResponseRoom, ResponseStream, admission};
 use crate::limits::Rejection;
+use crate::message_reader::MessageReader;
+use crate::service_frame::{ReadyService, ServiceFrame, answer_of};
 use crate::snapshot::Snapshot;
 
 /// Longest id of a node.
@@ -30,8 +28,8 @@ pub(crate) fn service(
     sink: Arc<dyn ReportSink>,
     life: watch::Receiver<Option<Arc<Snapshot>>>,
     max_message: usize,
-) -> ReportServer {
-    ReportServer { streams: Streams { sink, life, are_exchanges: false }, max_message }
+) -> ServiceFrame<ReportServer> {
+    ServiceFrame(ReportServer { streams: Streams { sink, life, are_exchanges: false }, max_message })
 }
 
 /// The service, as the server calls it.
@@ -41,20 +39,10 @@ pub(crate) struct ReportServer {
     max_message: usize,
 }
 
-impl NamedService for ReportServer {
+impl ReadyService for ReportServer {
     const NAME: &'static str = SERVICE;
-}
 
-impl Service<http::Request<Body>> for ReportServer {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    fn answer(&self, request: http::Request<Body>) -> BoxFuture<http::Response<Body>, Infallible> {
         let are_exchanges = match request.uri().path() {
             STREAM_REPORTS => false,
             EXCHANGE_LIMITS => true,
@@ -63,12 +51,12 @@ impl Service<http::Request<Body>> for ReportServer {
                 return Box::pin(std::future::ready(Ok(refusal)));
             }
         };
-        let (streams, most) = (Streams { are_exchanges, ..self.streams.clone() }, self.max_message);
-        Box::pin(async move {
-            let codec = ProstCodec::<ReportResponse, ReportRequest>::default();
-            let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(most), None);
-            Ok(grpc.streaming(streams, request).await)
-        })
+        let streams = Streams { are_exchanges, ..self.streams.clone() };
+        let opened = admission(&request).map(|admission| {
+            let messages = MessageReader::new(request.into_body(), self.max_message, None, Arc::clone(&admission));
+            answer_of(streams.open(admission, messages))
+        });
+        Box::pin(std::future::ready(Ok(opened.unwrap_or_else(Status::into_http))))
     }
 }
 
@@ -80,23 +68,12 @@ struct Streams {
     are_exchanges: bool,
 }
 
-impl StreamingService<ReportRequest> for Streams {
-    type Response = ReportResponse;
-    type ResponseStream = Pin<Box<dyn Stream<Item = Result<ReportResponse, Status>> + Send>>;
-    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
-
-    fn call(&mut self, request: Request<Streaming<ReportRequest>>) -> Self::Future {
-        let opened = admission(&request).map(|admission| self.open(admission, request.into_inner()));
-        Box::pin(std::future::ready(opened.map(Response::new)))
-    }
-}
-
 impl Streams {
     fn open(
         &self,
         admission: Arc<Admission>,
-        messages: Streaming<ReportRequest>,
-    ) -> <Self as StreamingService<ReportRequest>>::ResponseStream {
+        messages: MessageReader<ReportRequest>,
+    ) -> ResponseStream<ReportResponse> {
         let (sender, receiver) = mpsc::channel(1);
         let responses = ResponseStream::new(receiver, Arc::clone(&admission));
         let (sink, mut life, is_exchange) = (Arc::clone(&self.sink), self.life.clone(), self.are_exchanges);
@@ -111,10 +88,10 @@ impl Streams {
             };
             if let Err(status) = ended {
                 // A closed stream needs no reason.
-                let _ = sender.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
+                let _ = sender.send(QueuedResponse { content: Err(status), room: ResponseRoom::default() }).await;
             }
         });
-        responses.boxed()
+        responses
     }
 }
 
@@ -210,12 +187,12 @@ impl GatewayStream {
 
     /// A peer that does not read its acknowledgements is not read either, and is not waited for without end.
     async fn acknowledge(&self, limits: Bytes) -> Result<(), Status> {
-        let response = QueuedResponse { content: Ok(ReportResponse { limits }), room: Vec::new() };
-        match tokio::time::timeout(self.admission.limits().answer, self.responses.send(response)).await {
+        let response = QueuedResponse { content: Ok(ReportResponse { limits }), room: ResponseRoom::default() };
+        match tokio::time::timeout(self.admission.limits().reading, self.responses.send(response)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Status::cancelled("the stream is closed")),
             Err(_) => {
-                self.admission.rejected(Rejection::AckState);
+                self.admission.rejected(Rejection::Unread);
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("an acknowledgement is not read"))
             }

@@ -40,7 +40,7 @@ fn message(node: &str, instance: &str, content: &str) -> ReportRequest {
 
 fn limits() -> Limits {
     let short = Duration::from_millis(20);
-    Limits { report_pause: Duration::ZERO, idle: short, answer: short, ..Limits::default() }
+    Limits { report_pause: Duration::ZERO, idle: short, reading: short, ..Limits::default() }
 }
 
 /// The outcome of a stream of these messages whose acknowledgements are read, and the reports that were taken.

@@ -13,7 +13,7 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use crate::admission::{AdmittedConnection, ConnectionTable, Peers, Transport};
 use crate::limits::Rejection;
-use crate::registry::lock;
+use crate::lock::lock;
 use crate::tls::Credentials;
 
 /// The pause after a connection could not be accepted, mostly for want of descriptors.

@@ -3,7 +3,10 @@
 mod accept;
 mod discovery;
 mod frames;
+mod introduction;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use crate::limits::Limits;
 use crate::node::Views;
 use crate::registry::Registry;
 use crate::report::ReportSink;
+use crate::service_frame::ServiceFrame;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tls::Credentials;
@@ -95,12 +99,14 @@ pub async fn serve(
     }
     drop(connections);
     let (registry, views) = (Arc::clone(&served.registry), Arc::clone(&served.views));
-    let health = crate::health::service(Arc::clone(&served.health), registry, served.snapshots.clone(), views);
+    let registries = (Arc::clone(&served.health), registry);
+    let health = crate::health::service(registries, served.snapshots.clone(), views, limits.report);
     let reports = served
         .reports
         .clone()
-        .map(|sink| Admitted(crate::report::service(sink, served.snapshots.clone(), limits.activity)));
-    let service = DiscoveryServer { served, max_message: limits.message };
+        .map(|sink| crate::report::service(sink, served.snapshots.clone(), limits.activity))
+        .map(|service| Admitted { service, introduction: limits.introduction });
+    let service = ServiceFrame(DiscoveryServer { served, max_message: limits.message });
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -108,8 +114,8 @@ pub async fn serve(
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_RESETS))
-        .add_service(Admitted(service))
-        .add_service(Admitted(health.max_decoding_message_size(limits.report)))
+        .add_service(Admitted { service, introduction: limits.introduction })
+        .add_service(Admitted { service: health, introduction: limits.health_introduction })
         .add_optional_service(reports)
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await?;

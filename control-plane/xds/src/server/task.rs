@@ -1,32 +1,38 @@
 //! One open stream: between what the transport brings and the state machine.
 
+use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use crate::admission::{Admission, QueuedResponse};
+use crate::admission::{Admission, QueuedResponse, ResponseRoom};
 use crate::chunk::ByteChunks;
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
 use crate::limits::Rejection;
+use crate::lock::lock;
 use crate::metrics::XdsMetrics;
-use crate::node::{NodeInfo, RejectedNode, StreamGuard, Unserved, View};
+use crate::node::View;
+use crate::open_streams::SharedStream;
 use crate::registry::Registry;
-use crate::registry::{SharedStream, lock};
 use crate::server::ServerState;
+use crate::server::introduction::{KnownNode, introduce, waiting_bytes};
 use crate::snapshot::Snapshot;
 
-/// Longest id of a node.
-const MAX_NODE_ID: usize = 256;
-/// Bytes of a name with its version, of most.
-const USUAL_NAME: usize = 256;
+/// Bytes in memory of a name with its version, of most.
+const USUAL_NAME: usize = 448;
 /// Longest reason of a refusal that is kept.
 const MAX_REASON: usize = 4 * 1024;
+/// Bytes of the reasons that one stream keeps in all, and what is kept of one beyond.
+const MAX_REASONS: usize = 64 * 1024;
+const SHORT_REASON: usize = 256;
+/// Time that a stream may take for a snapshot at no charge: a part for each resource, and one for all.
+const FREE_OF_RESOURCE: Duration = Duration::from_micros(2);
+const FREE: Duration = Duration::from_millis(5);
 
 /// One open stream.
 pub(super) struct Task {
@@ -50,7 +56,9 @@ impl Drop for OpenStreamGuard {
 /// An event of the stream.
 enum Event {
     Request(Box<DeltaDiscoveryRequest>),
-    Snapshot(Option<Arc<Snapshot>>),
+    Snapshot,
+    /// No answer is missing yet: a response is not read, or its answer is not.
+    Unread,
     Ended,
 }
 
@@ -61,7 +69,7 @@ impl Task {
     {
         if let Err(status) = self.serve(requests).await {
             // A closed stream needs no reason.
-            let _ = self.responses.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
+            let _ = self.responses.send(QueuedResponse { content: Err(status), room: ResponseRoom::default() }).await;
         }
     }
 
@@ -69,33 +77,40 @@ impl Task {
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
-        let Some(first) = self.first(&mut requests).await? else { return Ok(()) };
-        let node = first.node.clone().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
+        let Some(mut first) = self.admission.first_message(&mut requests).await? else { return Ok(()) };
         // Held until after the registry's entry below.
-        let (view, _held) = self.admit(&node)?;
-        self.admission.admit();
-        let name = self.admission.peer().node_name(&node.id);
-        // Nothing else of the node has to be kept.
-        let node = node.id;
+        let KnownNode { id: node, name, view, held: _held } = introduce(&self.served, &self.admission, &mut first)?;
         let mut snapshots = self.served.snapshots.clone();
+        if of_view(&snapshots.borrow(), &view).is_none() && !self.admission.may_name(waiting_bytes(&first), 0) {
+            self.admission.rejected(Rejection::Names);
+            return Err(Status::resource_exhausted("too many names while nothing is served yet"));
+        }
         // A node that disconnects before there is a snapshot leaves no trace.
         let newest = tokio::select! {
             newest = snapshots.wait_for(|newest| of_view(newest, &view).is_some()) => newest.map(|newest| of_view(&newest, &view)),
             () = self.responses.closed() => return Ok(()),
         };
         let Ok(newest) = newest else { return Ok(()) };
-        let stream = Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default())));
+        let most = self.admission.most_of_response();
+        let stream =
+            Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default(), RandomState::new()).with_most(most)));
         let (shared, registry): (SharedStream, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = OpenStreamGuard { id: registry.open(name.clone(), shared, view.clone()), registry };
         let mut state =
             StreamState { waiting: Some(first), sync: SyncTracker::default(), unacked: UnackedTimer::default() };
         loop {
-            let pending = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
+            let pending = match self.next(&mut requests, &mut snapshots, &mut state).await? {
                 Event::Ended => return Ok(()),
-                Event::Request(request) => self.take(&stream, &node, *request).await?,
-                Event::Snapshot(newest) => {
+                Event::Unread => Vec::new(),
+                Event::Request(request) => self.take(&stream, &node, *request)?,
+                Event::Snapshot => {
+                    // Meanwhile newer ones take its place.
+                    if !self.rests().await {
+                        return Ok(());
+                    }
                     state.sync.is_newer = true;
-                    newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
+                    let newest = of_view(&snapshots.borrow_and_update(), &view);
+                    newest.map(|newest| self.take_snapshot(&stream, newest)).unwrap_or_default()
                 }
             };
             self.report_sync(&mut state.sync, &stream, (&view, &name));
@@ -106,26 +121,10 @@ impl Task {
         }
     }
 
-    /// The first message, which has to come soon.
-    async fn first<S>(&self, requests: &mut S) -> Result<Option<DeltaDiscoveryRequest>, Status>
-    where
-        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
-    {
-        match tokio::time::timeout(self.admission.limits().idle, requests.next()).await {
-            Ok(Some(Ok(first))) => Ok(Some(first)),
-            Ok(Some(Err(_)) | None) => Ok(None),
-            Err(_) => {
-                self.admission.rejected(Rejection::Idle);
-                Err(Status::deadline_exceeded("say which node this is"))
-            }
-        }
-    }
-
     async fn next<S>(
         &self,
         requests: &mut S,
         snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>,
-        view: &View,
         state: &mut StreamState,
     ) -> Result<Event, Status>
     where
@@ -134,8 +133,18 @@ impl Task {
         if let Some(first) = state.waiting.take() {
             return Ok(Event::Request(Box::new(first)));
         }
+        // A peer that has to make up for work is not read, and its answers wait.
+        if !self.rests().await {
+            return Ok(Event::Ended);
+        }
         let patience = state.unacked.patience(self.admission.limits().answer, Instant::now());
         tokio::select! {
+            // A peer that always has a request ready is not left out of snapshots, and an answer that has come is not missing.
+            biased;
+            changed = snapshots.changed() => Ok(match changed {
+                Ok(()) => Event::Snapshot,
+                Err(_) => Event::Ended,
+            }),
             request = requests.next() => match request {
                 Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
                 Some(Err(status)) => {
@@ -146,21 +155,32 @@ impl Task {
                 }
                 None => Ok(Event::Ended),
             },
-            changed = snapshots.changed() => Ok(match changed {
-                Ok(()) => Event::Snapshot(of_view(&snapshots.borrow_and_update(), view)),
-                Err(_) => Event::Ended,
-            }),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
+                if self.admission.has_unread() {
+                    // For that it has a time of its own.
+                    state.unacked.restart(Instant::now());
+                    return Ok(Event::Unread);
+                }
+                if self.admission.owes_work() {
+                    return Ok(Event::Unread);
+                }
                 self.admission.rejected(Rejection::AckState);
-                // Unread bytes are released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
             }
         }
     }
 
+    /// Waits until the peer may be worked for. Returns whether the stream is still open.
+    async fn rests(&self) -> bool {
+        tokio::select! {
+            () = self.admission.rested() => true,
+            () = self.responses.closed() => false,
+        }
+    }
+
     /// Hands a request to the state machine. A peer whose requests take much time is read later.
-    async fn take(
+    fn take(
         &self,
         stream: &Mutex<DeltaStream>,
         node: &str,
@@ -169,11 +189,12 @@ impl Task {
         if request.node.as_ref().is_some_and(|sent| sent.id != node) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
-        if let Some(error) = &mut request.error_detail {
-            truncate(&mut error.message, MAX_REASON);
-        }
         let limits = self.admission.limits();
         let start = Instant::now();
+        if let Some(error) = &mut request.error_detail {
+            let left = MAX_REASONS.saturating_sub(lock(stream).reason_bytes());
+            truncate(&mut error.message, left.clamp(SHORT_REASON, MAX_REASON));
+        }
         let (pending, names, known, foreign) = {
             let mut stream = lock(stream);
             self.served.registry.metrics.with(|metrics| count_answer(metrics, &request));
@@ -185,18 +206,26 @@ impl Task {
             let pending = stream.on_request(request);
             (pending, stream.subscription_count(), stream.resource_count(), stream.foreign_bytes())
         };
+        self.admission.worked(start.elapsed());
         // Of the names of resources that there are, the node may ask for each and have each.
         // After an update of the control plane a node may have another version of each, or know each by another name.
-        let is_large = !self.admission.may_name(foreign.saturating_sub(known.saturating_mul(USUAL_NAME)));
+        let is_large = !self.admission.may_name(foreign, known.saturating_mul(USUAL_NAME));
         if is_large || names > limits.names.saturating_add(known.saturating_mul(2)) {
             self.admission.rejected(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }
-        let pause = self.admission.worked(start.elapsed());
-        if pause > Duration::ZERO {
-            tokio::time::sleep(pause).await;
-        }
         Ok(pending)
+    }
+
+    /// Hands a snapshot to the state machine. Names and refusals of a node can make that take longer than its resources do: the rest is
+    /// the node's work.
+    fn take_snapshot(&self, stream: &Mutex<DeltaStream>, newest: Arc<Snapshot>) -> Vec<PendingResponse> {
+        let resources = u32::try_from(newest.len()).unwrap_or(u32::MAX);
+        let free = FREE.saturating_add(FREE_OF_RESOURCE.saturating_mul(resources));
+        let start = Instant::now();
+        let pending = lock(stream).on_snapshot(newest);
+        self.admission.worked(start.elapsed().saturating_sub(free));
+        pending
     }
 
     fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>, (view, name): (&View, &str)) {
@@ -224,40 +253,6 @@ impl Task {
             }
         }
         true
-    }
-
-    /// The view of a node, if the peer may be that node, and what ends with the stream.
-    fn admit(&self, node: &Node) -> Result<(View, StreamGuard), Status> {
-        let peer = self.admission.peer();
-        let reject = |reason: &str, is_frozen| {
-            self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
-            self.served.registry.record_rejection(RejectedNode {
-                node: peer.node_name(&node.id.chars().take(MAX_NODE_ID).collect::<String>()),
-                by: peer.describe(),
-                reason: reason.to_owned(),
-                times: 0,
-                is_frozen,
-                last: Instant::now(),
-            });
-        };
-        peer.may_be(&node.id).inspect_err(|status| reject(status.message(), false))?;
-        if node.id.is_empty() || node.id.len() > MAX_NODE_ID {
-            return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
-        }
-        let info = NodeInfo::of(node, peer.membership());
-        let view = self.served.views.view(&info).map_err(|unserved| match unserved {
-            Unserved::Frozen(reason) => {
-                reject(&reason, true);
-                Status::failed_precondition(reason)
-            }
-            Unserved::Foreign(reason) => {
-                reject(&reason, false);
-                Status::permission_denied(reason)
-            }
-        })?;
-        self.served.registry.forget_rejection(&peer.node_name(&node.id), &peer.describe());
-        let held = self.served.views.hold(&info, &view);
-        Ok((view, held))
     }
 }
 
@@ -287,6 +282,10 @@ impl UnackedTimer {
         if self.0.map(|(number, _)| number) != oldest {
             self.0 = oldest.map(|number| (number, now));
         }
+    }
+
+    fn restart(&mut self, now: Instant) {
+        self.0 = self.0.map(|(number, _)| (number, now));
     }
 
     fn is_any(&self) -> bool {

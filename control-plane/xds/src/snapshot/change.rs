@@ -23,8 +23,8 @@ struct ChangeOfType {
 }
 
 impl Snapshot {
-    /// The snapshot after a change: the same as [`Snapshot::succeeded_by`] makes of all resources, at the cost of the types
-    /// that change. `None` if a name leaves that is not there, or comes twice or beside one that stays: the caller has to make the
+    /// The snapshot after a change: the same as [`Snapshot::succeeded_by`] makes of all resources, at the cost of what
+    /// changes. `None` if a name leaves that is not there, or comes twice or beside one that stays: the caller has to make the
     /// snapshot of all resources then.
     pub fn changed_by(&self, change: SnapshotChange) -> Option<Self> {
         let mut changes: BTreeMap<String, ChangeOfType> = BTreeMap::new();
@@ -42,7 +42,7 @@ impl Snapshot {
         for (type_url, of_type) in changes {
             let before = types.remove(&type_url).unwrap_or_default();
             let after = of_type.applied_to(&before)?;
-            if !after.resources.is_empty() {
+            if !after.is_empty() {
                 types.insert(type_url, after);
             }
         }
@@ -51,7 +51,7 @@ impl Snapshot {
     }
 
     /// The owners of what differs between this snapshot and a newer one.
-    pub(crate) fn changed_owners<'a>(&'a self, newer: &'a Self) -> BTreeSet<&'a str> {
+    pub fn changed_owners<'a>(&'a self, newer: &'a Self) -> BTreeSet<&'a str> {
         let types: BTreeSet<&String> = self.types.keys().chain(newer.types.keys()).collect();
         let mut owners = BTreeSet::new();
         for type_url in types {
@@ -60,9 +60,7 @@ impl Snapshot {
                     (Some(before), Some(after)) => owners.extend(before.owners_of_difference(after)),
                     (before, after) => {
                         let one = before.into_iter().chain(after);
-                        owners.extend(
-                            one.flat_map(|one| one.owner().into_iter().chain(one.part_owners().map(AsRef::as_ref))),
-                        );
+                        owners.extend(one.flat_map(Resource::owners).map(AsRef::as_ref));
                     }
                 }
             }
@@ -73,44 +71,38 @@ impl Snapshot {
 
 impl ChangeOfType {
     /// `None` if the change is not one of these resources.
-    fn applied_to(self, before: &Arc<ResourcesOfType>) -> Option<Arc<ResourcesOfType>> {
-        let is_same = |(name, resource): (&Arc<str>, &Resource)| {
-            self.gone.contains(name) && before.resources.get(name).is_some_and(|known| known.is(resource))
+    fn applied_to(mut self, before: &Arc<ResourcesOfType>) -> Option<Arc<ResourcesOfType>> {
+        let is_same = |(name, resource): &(&Arc<str>, &Resource)| {
+            self.gone.contains(*name) && before.get(name).is_some_and(|known| known.is(resource))
         };
-        if self.new.len() == self.gone.len() && self.new.iter().all(is_same) {
+        let same: Vec<_> = self.new.iter().filter(is_same).map(|(name, _)| Arc::clone(name)).collect();
+        for name in &same {
+            self.gone.remove(name);
+            self.new.remove(name);
+        }
+        if self.gone.is_empty() && self.new.is_empty() {
             return Some(Arc::clone(before));
         }
-        let has_place = |name: &Arc<str>, resource: &Resource| {
-            let is_plain = |one: &Resource| !one.is_composed() && !one.is_version_only();
-            let is_like = |known: &Resource| is_plain(known) && is_plain(resource) && known.owner() == resource.owner();
-            self.gone.contains(name) && before.resources.get(name).is_some_and(is_like)
-        };
-        if self.new.len() == self.gone.len() && self.new.iter().all(|(name, resource)| has_place(name, resource)) {
-            let mut resources = before.resources.clone();
-            resources.extend(self.new);
-            return Some(Arc::new(before.with_content(resources)));
-        }
-        let mut resources = before.resources.clone();
-        if !self.gone.iter().all(|name| resources.remove(name).is_some()) {
-            return None;
-        }
-        let count = resources.len() + self.new.len();
-        resources.extend(self.new);
-        (resources.len() == count).then(|| Arc::new(ResourcesOfType::new(resources)))
+        before.changed_by(self.gone, self.new).map(Arc::new)
     }
 }
 
 /// The hash of what is served of each owner ([`Snapshot::version_of`]), computed again only for owners of what is other than
 /// before.
 #[derive(Debug, Default)]
-pub struct OwnerVersions {
+pub(crate) struct OwnerVersions {
     snapshot: Option<Arc<Snapshot>>,
     by_owner: BTreeMap<String, String>,
 }
 
 impl OwnerVersions {
+    /// Whether the hashes are those of this snapshot.
+    pub(crate) fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+        self.snapshot.as_ref().is_some_and(|known| Arc::ptr_eq(known, snapshot))
+    }
+
     /// The hashes of a snapshot, by owner. One that has nothing is not among them.
-    pub fn of(&mut self, snapshot: &Arc<Snapshot>) -> &BTreeMap<String, String> {
+    pub(crate) fn of(&mut self, snapshot: &Arc<Snapshot>) -> &BTreeMap<String, String> {
         let before = self.snapshot.replace(Arc::clone(snapshot));
         match before {
             Some(before) if Arc::ptr_eq(&before, snapshot) => {}
@@ -158,7 +150,10 @@ mod tests {
     }
 
     fn entries() -> impl Strategy<Value = Entries> {
-        proptest::collection::btree_map((0..3_u8, 0..4_u8), 0..8_u8, 0..9)
+        let few = proptest::collection::btree_map((0..3_u8, 0..4_u8), 0..8_u8, 0..9);
+        // Several chunks of names.
+        let many = proptest::collection::btree_map((0..2_u8, any::<u8>()), 0..8_u8, 0..300);
+        prop_oneof![2 => few, 1 => many]
     }
 
     fn versions(snapshot: &Snapshot) -> BTreeMap<String, String> {

@@ -1,10 +1,8 @@
-use portcullis_filter_config::{AccessEntry, Policy};
+use portcullis_filter_config::AccessEntry;
 
 use super::AccessRequest;
 use super::ranges::AddressRanges;
-use crate::identity::UserInfo;
-use crate::policy::Policies;
-use crate::request_info::RequestInfo;
+use crate::policy::{RequestWords, RuleSet, RuleSetCompiler};
 
 /// One entry of an access list.
 #[derive(Debug)]
@@ -17,20 +15,20 @@ pub(super) struct ListEntry {
     message: Box<str>,
 }
 
-/// The rules of an entry, as a policy each: for users who are known, and for one who is not. The latter has no rule that asks for a
-/// user, so that the user makes no difference.
+/// The rules of an entry: for users who are known, and for one who is not. The latter has no rule that asks for a user, so that the
+/// user makes no difference.
 #[derive(Debug)]
 struct Rules {
-    known: Policies,
-    unknown: Policies,
+    known: RuleSet,
+    unknown: RuleSet,
 }
 
 impl ListEntry {
-    pub(super) fn compile(config: &AccessEntry) -> Result<Self, String> {
+    pub(super) fn compile<'c>(config: &'c AccessEntry, compiler: &mut RuleSetCompiler<'c>) -> Result<Self, String> {
         let addresses = Some(&config.addresses).filter(|addresses| !addresses.is_empty());
-        let rules = (!config.rules.is_empty()).then(|| {
-            let policy = [Policy { rules: config.rules.clone(), ..Policy::default() }];
-            Rules { known: Policies::new(&policy), unknown: Policies::for_unknown(&policy) }
+        let rules = (!config.rules.is_empty()).then(|| Rules {
+            known: compiler.add(config.rules.iter()),
+            unknown: compiler.add(config.rules.iter().filter(|rule| !rule.depends_on_user())),
         });
         Ok(ListEntry {
             until: config.until_seconds,
@@ -68,11 +66,10 @@ impl ListEntry {
             && (self.user_agents.is_empty() || self.user_agents.iter().any(|start| asked.user_agent.starts_with(start)))
     }
 
-    /// Whether its rules match a request of a user; `None` is a user who is not known, and what matches then matches for all.
-    pub(super) fn matches(&self, info: &RequestInfo<'_>, user: Option<&UserInfo>) -> bool {
-        self.rules.as_ref().is_none_or(|rules| match user {
-            Some(user) => rules.known.first_match(info, user).is_some(),
-            None => rules.unknown.first_match(info, &UserInfo::default()).is_some(),
-        })
+    /// Whether its rules match a request of a user. A rule that matches that of a user who is not known matches for all users.
+    pub(super) fn matches<'w>(&self, is_known: bool, asked: impl FnOnce() -> &'w RequestWords) -> bool {
+        let match_it =
+            |rules: &Rules| if is_known { rules.known.matches(asked()) } else { rules.unknown.matches(asked()) };
+        self.rules.as_ref().is_none_or(match_it)
     }
 }

@@ -3,11 +3,13 @@
 mod entry;
 mod ranges;
 
+use std::cell::LazyCell;
 use std::net::IpAddr;
 
 use portcullis_filter_config::{AccessLists, AccessScope};
 
 use crate::identity::UserInfo;
+use crate::policy::{RequestWords, RuleSetCompiler, RuleWords};
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::request_info::RequestInfo;
@@ -17,6 +19,8 @@ use entry::ListEntry;
 #[derive(Debug)]
 pub(crate) struct Access {
     lists: Box<[Lists]>,
+    /// The words of all entries.
+    words: RuleWords,
     reads_user_agent: bool,
     depends_on_user: bool,
 }
@@ -55,9 +59,11 @@ impl Access {
     /// # Errors
     /// An address that is none.
     pub(crate) fn compile(lists: &[AccessLists]) -> Result<Option<Self>, String> {
-        let compiled = lists.iter().map(Lists::compile).collect::<Result<Box<[Lists]>, _>>()?;
+        let mut compiler = RuleSetCompiler::default();
+        let compiled = lists.iter().map(|list| Lists::compile(list, &mut compiler)).collect::<Result<_, String>>()?;
         Ok((!lists.is_empty()).then(|| Access {
             lists: compiled,
+            words: compiler.words(),
             reads_user_agent: lists.iter().flat_map(AccessLists::all).any(|entry| !entry.user_agents.is_empty()),
             depends_on_user: lists.iter().any(AccessLists::depends_on_user),
         }))
@@ -84,11 +90,13 @@ impl Access {
     /// # Errors
     /// Refused are requests that an entry denies to all users, and those that no entry lets in, whatever their user.
     pub(crate) fn check_origin(&self, asked: AccessRequest<'_>) -> Result<(), Refusal> {
+        let words = self.words_of(asked, None);
+        let matches = |entry: &ListEntry| entry.matches(false, || LazyCell::force(&words));
         self.lists.iter().try_for_each(|lists| {
             lists.check(
                 asked,
-                |entry| entry.denies_origin(asked) && entry.matches(asked.info, None),
-                |entry| entry.lets_in_origin(asked) && (entry.depends_on_user() || entry.matches(asked.info, None)),
+                |entry| entry.denies_origin(asked) && matches(entry),
+                |entry| entry.lets_in_origin(asked) && (entry.depends_on_user() || matches(entry)),
             )
         })
     }
@@ -99,19 +107,31 @@ impl Access {
     /// # Errors
     /// Refused are requests that an entry denies to the user, and those that no entry lets in.
     pub(crate) fn check(&self, asked: AccessRequest<'_>, user: Option<&UserInfo>) -> Result<(), Refusal> {
+        let words = self.words_of(asked, user);
+        let matches = |entry: &ListEntry| entry.matches(user.is_some(), || LazyCell::force(&words));
         self.lists.iter().try_for_each(|lists| {
             lists.check(
                 asked,
-                |entry| entry.denies_origin(asked) && entry.matches(asked.info, user),
-                |entry| entry.lets_in_origin(asked) && entry.matches(asked.info, user),
+                |entry| entry.denies_origin(asked) && matches(entry),
+                |entry| entry.lets_in_origin(asked) && matches(entry),
             )
         })
+    }
+
+    /// The request as rules see it, once an entry asks for it.
+    fn words_of<'a>(
+        &'a self,
+        asked: AccessRequest<'a>,
+        user: Option<&'a UserInfo>,
+    ) -> LazyCell<RequestWords, impl FnOnce() -> RequestWords + 'a> {
+        LazyCell::new(move || self.words.of(asked.info, user.unwrap_or(&UserInfo::default())))
     }
 }
 
 impl Lists {
-    fn compile(config: &AccessLists) -> Result<Self, String> {
-        let entries = |list: &[_]| list.iter().map(ListEntry::compile).collect::<Result<_, _>>();
+    fn compile<'c>(config: &'c AccessLists, compiler: &mut RuleSetCompiler<'c>) -> Result<Self, String> {
+        let mut entries =
+            |list: &'c [_]| list.iter().map(|entry| ListEntry::compile(entry, compiler)).collect::<Result<_, _>>();
         Ok(Lists { scope: config.scope, deny: entries(&config.deny)?, allow: entries(&config.allow)? })
     }
 
@@ -129,5 +149,34 @@ impl Lists {
         } else {
             Err(Refusal::not_let_in(self.scope, asked.info))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_filter_config::{AccessEntry, Rule};
+
+    use super::*;
+    use crate::policy::names::lookups;
+
+    /// An owner writes as many entries as an object has room for, and a user has up to 256 groups.
+    #[test]
+    fn groups_of_a_user_are_looked_up_once_for_all_entries() {
+        let all = || vec!["*".to_owned()];
+        let of_group = |number: usize| {
+            let rule = Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() };
+            let rules = vec![Rule { user_groups: vec![format!("group-{number}")], ..rule }];
+            AccessEntry { rules, ..AccessEntry::default() }
+        };
+        let deny = (256..512).map(of_group).collect();
+        let lists = [AccessLists { scope: AccessScope::Cluster, deny, allow: vec![of_group(1), of_group(255)] }];
+        let access = Access::compile(&lists).unwrap().unwrap();
+        let groups = (0..256).map(|number| format!("group-{number}")).collect();
+        let user = UserInfo { groups, ..UserInfo::default() };
+        let info = RequestInfo { verb: b"get".into(), path: b"/version", ..RequestInfo::default() };
+        let before = lookups();
+        assert!(access.check(AccessRequest::of_parts(&info, None, b"", 0), Some(&user)).is_ok());
+        let found = lookups() - before;
+        assert!((256..300).contains(&found), "{found}");
     }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use portcullis_filter_config::ClusterConfig;
 
+use super::door_hosts::DoorHosts;
 use super::route_judge::digest_of_denials;
 use crate::cluster::{CompileError, CompiledCluster};
 use crate::long_streams::{Edition, EditionLoad};
@@ -10,9 +11,15 @@ use crate::weak_map::WeakMap;
 use crate::x509::hex_digest;
 
 /// The newest compiled configuration of each cluster's name and variant, while something has it loaded: loads that differ from it in
-/// host names alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
+/// host names and their listener alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
 #[derive(Debug, Default)]
-pub struct CompiledClusters(WeakMap<(String, String), CompiledEdition>);
+pub struct CompiledClusters {
+    /// By name and variant.
+    editions: WeakMap<(String, String), CompiledEdition>,
+    /// By the digest of a variant's denials and host names. A proxy loads all routes anew at an edit of one, and before it frees those of
+    /// before: what has not changed stays in use.
+    hosts: WeakMap<[u8; 64], DoorHosts>,
+}
 
 /// A compiled configuration with what belongs to all its loads.
 #[derive(Debug)]
@@ -51,22 +58,29 @@ impl CompiledClusters {
     ) -> Result<(Arc<CompiledEdition>, Option<EditionLoad>), CompileError> {
         let digest = digest_without_names(config);
         let key = (config.name.clone(), config.variant.clone());
-        let known = self.0.get(&key).filter(|known| digest.is_some() && known.digest == digest);
+        let known = self.editions.get(&key).filter(|known| digest.is_some() && known.digest == digest);
         if let Some(known) = known
             && let Some(load) = known.edition.load(text)
         {
             return Ok((known, Some(load)));
         }
         let compiled = CompiledEdition::compile(config, memory, text, digest)?;
-        self.0.replace(key, &compiled);
+        self.editions.replace(key, &compiled);
         Ok((compiled, None))
+    }
+
+    /// The host names of a variant with this digest.
+    pub(super) fn hosts(&self, digest: [u8; 64], config: &ClusterConfig) -> Arc<DoorHosts> {
+        self.hosts.get_or_insert_with(digest, || DoorHosts::of(config))
     }
 }
 
-/// A digest of all but the host names. `None` if it cannot be written down.
+/// A digest of all but the host names and their listener. `None` if it cannot be written down.
 fn digest_without_names(config: &mut ClusterConfig) -> Option<[u8; 64]> {
-    let authorities = std::mem::take(&mut config.authorities);
+    let listener = std::mem::take(&mut config.listener);
+    let names = [&mut config.authorities, &mut config.narrower_authorities].map(std::mem::take);
     let text = serde_json::to_vec(config);
-    config.authorities = authorities;
+    config.listener = listener;
+    [config.authorities, config.narrower_authorities] = names;
     text.ok().map(|text| hex_digest(&text))
 }

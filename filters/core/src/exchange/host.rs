@@ -94,6 +94,11 @@ pub trait Host {
     }
     /// Lets the connection take no further requests.
     fn drain_connection(&mut self) {}
+    /// The server name that the client asked for in its TLS handshake. `None` without one, and from a host that does not know it.
+    fn server_name(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
     /// A random number, not for secrets. The largest, which no probability reaches, from a host that cannot drain connections.
     fn random(&mut self) -> u64 {
         u64::MAX

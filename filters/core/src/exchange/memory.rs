@@ -48,6 +48,8 @@ pub struct MemoryHost<A> {
     pub reviewer: A,
     /// A name that the proxy refuses to remove or to write, of headers, trailers and filter state.
     pub refuses: Option<Vec<u8>>,
+    /// The server name of the client's handshake.
+    pub server_name: Option<&'static str>,
     /// Whether the proxy can close a connection for further requests.
     pub drains: bool,
     /// Random numbers.
@@ -92,6 +94,7 @@ impl<A> MemoryHost<A> {
             moment: Some(Moment { now, uptime }),
             reviewer,
             refuses: None,
+            server_name: None,
             drains: false,
             random: u64::MAX,
             loses_answers: false,
@@ -169,6 +172,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn server_address(&self) -> Option<&[u8]> {
         self.address.map(str::as_bytes)
+    }
+
+    fn server_name(&self) -> Option<Cow<'_, [u8]>> {
+        self.server_name.map(|name| Cow::Borrowed(name.as_bytes()))
     }
 
     fn response_code(&self) -> Option<u16> {

@@ -14,9 +14,11 @@
 mod certificate;
 mod compiled;
 mod decide;
+mod door_hosts;
 mod drain;
 mod host;
 mod memory;
+mod pending;
 mod response;
 mod route;
 mod route_cache;
@@ -36,6 +38,7 @@ use decide::{Decided, decide};
 use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
+pub use pending::PendingUpdates;
 use portcullis_filter_config::SpanSettings;
 pub use route::{LoadError, RouteConfig, RouteUpdate, StreamCall};
 pub use route_cache::RouteCache;
@@ -362,8 +365,7 @@ impl<T: Clone> Exchange<T> {
     ) -> Progress {
         let is_edited = forward.edits(has_connection).all(|edit| host.edit(edit));
         // Before the route is opened, which may free the configuration of the one before.
-        let long_of = route.filter(|_| forward.is_long);
-        let tracked = long_of.map(|route| (Arc::clone(&route.streams), Arc::clone(&route.edition)));
+        let tracked = route.filter(|_| forward.is_long).map(|route| Tracking::of(route, &mut forward, host));
         if !is_edited || !host.open_route(forward.destination) {
             return Progress::Refused(Refusal::internal());
         }
@@ -375,15 +377,7 @@ impl<T: Clone> Exchange<T> {
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
         self.is_long = forward.is_long;
-        if let Some((streams, edition)) = tracked {
-            self.tracking = Tracking::Pending {
-                streams,
-                edition,
-                origin: forward.origin.take(),
-                is_watch: forward.is_watch,
-                is_ordinary: forward.is_ordinary,
-            };
-        }
+        self.tracking = tracked.unwrap_or_default();
         Progress::Forwarded
     }
 }

@@ -275,10 +275,8 @@ impl<T: Clone> Exchange<T> {
     }
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
-        let Tracking::Pending { streams, edition, origin, is_watch, is_ordinary } = std::mem::take(&mut self.tracking)
-        else {
-            return;
-        };
+        let pending = std::mem::take(&mut self.tracking);
+        let Tracking::Pending { streams, edition, load, origin, is_watch, is_ordinary } = pending else { return };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.moment()) else { return };
@@ -288,6 +286,9 @@ impl<T: Clone> Exchange<T> {
             is_session,
             is_answer: is_ordinary && !is_session,
             edition: &edition,
+            load,
+            // It had come when it was decided.
+            received: self.timeline.received.unwrap_or_default(),
             origin: origin.as_ref(),
         };
         let (guard, next) = streams.register(arrival, stream.clone(), now);

@@ -104,6 +104,7 @@ impl<T> RouteCache<T> {
     fn revive(&mut self, digest: &[u8]) -> Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)> {
         let kept = self.kept.remove(digest)?;
         let route = kept.route.upgrade().filter(|route| !route.edition.is_ended())?;
+        kept.update.renew();
         Some((route, kept.update))
     }
 
@@ -171,8 +172,15 @@ mod tests {
         for _ in 0..1_000 {
             assert!(Rc::ptr_eq(&first, &seen("a", 1)) && Rc::ptr_eq(&second, &seen("a", 2)));
         }
-        let session =
-            StreamStart { server: None, is_session: true, is_answer: false, edition: &first.edition, origin: None };
+        let session = StreamStart {
+            server: None,
+            is_session: true,
+            is_answer: false,
+            edition: &first.edition,
+            load: first.load.get(),
+            received: at(0),
+            origin: None,
+        };
         assert_eq!(first.streams.register(session, 1, moment(at(0))).1, Some(at(2)), "the limit of the newest");
         seen("a", 1);
         assert_eq!(first.streams.expire(at(0), |_, _| ()), None);

@@ -1,10 +1,11 @@
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use portcullis_filter_config::{ClusterConfig, Policy};
 
+use super::door_hosts::DoorHosts;
 use crate::cluster::CompiledCluster;
 use crate::gateway::Gateway;
-use crate::host_names::AllowedHosts;
 use crate::long_streams::StreamJudge;
 use crate::stream_origin::StreamOrigin;
 use crate::x509::hex_digest;
@@ -17,8 +18,11 @@ pub(super) struct RouteJudge {
     pub(super) digest: [u8; 64],
     /// The variant of the configuration.
     pub(super) variant: Box<str>,
+    /// The listener of a variant's routes.
+    pub(super) listener: Box<str>,
     /// The host names of a variant's routes: streams for these that began under another one, when the routes had none, are judged, too.
-    pub(super) hosts: Arc<AllowedHosts>,
+    /// Alive for as long as the proxy keeps a load with the same denials for them.
+    pub(super) hosts: Weak<DoorHosts>,
 }
 
 impl StreamJudge for RouteJudge {
@@ -30,17 +34,30 @@ impl StreamJudge for RouteJudge {
         Some(Gateway::denies_running(&*self.cluster.upgrade()?, origin, now))
     }
 
+    fn needs(&self) -> Option<Arc<dyn Debug + Send + Sync>> {
+        Some(self.cluster.upgrade()?)
+    }
+
     fn is_gone(&self) -> bool {
-        self.cluster.strong_count() == 0
+        !self.variant.is_empty() && self.hosts.strong_count() == 0
     }
 
     fn variant(&self) -> &str {
         &self.variant
     }
 
+    fn listener(&self) -> &str {
+        &self.listener
+    }
+
+    fn owns(&self, origin: &StreamOrigin) -> bool {
+        self.hosts.upgrade().is_some_and(|hosts| hosts.owns(origin))
+    }
+
     /// The cluster's own denials are those of each variant, too.
     fn concerns(&self, variant: &str, origin: &StreamOrigin) -> bool {
-        self.variant.is_empty() || *self.variant == *variant || self.hosts.name(&origin.host)
+        let is_for_its_hosts = || self.hosts.upgrade().is_some_and(|hosts| hosts.may_lead(origin));
+        self.variant.is_empty() || *self.variant == *variant || is_for_its_hosts()
     }
 }
 
@@ -53,8 +70,13 @@ pub(super) fn digest_of_denials(config: &ClusterConfig, edition: u64) -> [u8; 64
     hex_digest(&text.unwrap_or_else(|_| edition.to_string().into_bytes()))
 }
 
-/// The digest of denials for streams of these host names; the same without any.
-pub(super) fn of_names(denials: [u8; 64], names: &[String]) -> [u8; 64] {
-    let Some(text) = serde_json::to_vec(names).ok().filter(|_| !names.is_empty()) else { return denials };
-    hex_digest(&[&denials[..], &text].concat())
+/// The digest of a configuration's denials for the streams that they concern.
+pub(super) fn digest_of_door(denials: [u8; 64], config: &ClusterConfig) -> [u8; 64] {
+    // The cluster's own concern each stream, whatever its host.
+    if config.variant.is_empty() {
+        return denials;
+    }
+    let ClusterConfig { name, object, variant, listener, authorities, narrower_authorities, .. } = config;
+    let door = serde_json::to_vec(&(name, object, variant, listener, authorities, narrower_authorities));
+    door.map_or(denials, |text| hex_digest(&[&denials[..], &text].concat()))
 }

@@ -7,6 +7,7 @@ use portcullis_filter_config::{FairQueueConfig, FlowDistinguisher};
 use super::{FairQueue, FlowHash, Load, SeatRequest};
 use crate::identity::UserInfo;
 use crate::request_info::{RequestInfo, list_options};
+use crate::seeded_hash::SeededHash;
 
 /// Objects that one seat is worth, and the widest list: those of API Priority and Fairness.
 const OBJECTS_PER_SEAT: u64 = 100;
@@ -25,7 +26,7 @@ const SYSTEM_ACCOUNTS: &str = "system:serviceaccounts:kube-system";
 pub(crate) struct FairSchema {
     queue: Arc<FairQueue>,
     by: FlowDistinguisher,
-    weights: HashMap<Box<[u8]>, u32>,
+    weights: HashMap<Box<[u8]>, u32, SeededHash>,
     hand_size: usize,
     widest: u32,
 }

@@ -127,7 +127,7 @@ fn groups(target: &UserInfo) -> Vec<ResourceAttributes> {
     let part = |name: &String| ResourceAttributes {
         verb: "impersonate".into(),
         group: "".into(),
-        version: String::new(),
+        version: "".into(),
         resource: "groups".into(),
         subresource: String::new(),
         namespace: String::new(),

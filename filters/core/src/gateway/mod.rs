@@ -211,8 +211,12 @@ impl Gateway {
     fn known_user<'a>(&'a self, client: &'a Client) -> Option<&'a UserInfo> {
         match client {
             Client::Opaque { .. } => None,
-            client => Some(client.user().map_or(&self.anonymous, |user| user.user())),
+            client => Some(self.user_of(client)),
         }
+    }
+
+    fn user_of<'a>(&'a self, client: &'a Client) -> &'a UserInfo {
+        client.user().map_or(&self.anonymous, |user| user.user())
     }
 
     fn identify(
@@ -334,7 +338,8 @@ impl Gateway {
             // Reviewed requests need no Via: the review itself carries it.
             via: (user.is_none() || passes).then_some(&*self.via),
             attribution: if attributed {
-                attribution::lines(&cluster.identity.names, scan, original.as_ref())
+                let original = original.as_ref().map(|client| self.user_of(client));
+                attribution::lines(&cluster.identity.names, scan, original)
             } else {
                 Vec::new()
             },
@@ -374,6 +379,8 @@ fn first_match(
     anonymous: &UserInfo,
 ) -> Option<usize> {
     match (client.user(), client) {
+        // It was made for this request: nothing would find again what it remembers.
+        (Some(user), Client::Impersonated(_)) => policies.first_match(info, user.user()),
         (Some(user), _) => user.first_match(policies, info),
         // Without rules for an unknown user tokens are not reviewed here.
         (None, Client::Opaque { .. }) => unknown?.first_match(info, anonymous),

@@ -1,5 +1,7 @@
 //! Judgement of long-running requests by an edition that came after them.
 
+use std::sync::Arc;
+
 use super::Gateway;
 use super::lists::target;
 use super::{KnownUsers, first_match};
@@ -8,7 +10,7 @@ use crate::cluster::CompiledCluster;
 use crate::identity::UserInfo;
 use crate::request::{Client, RequestContext};
 use crate::request_info::{RequestInfo, RequestTarget};
-use crate::stream_origin::{Impersonated, StreamOrigin};
+use crate::stream_origin::{Impersonated, RequestedHost, StreamOrigin};
 
 /// The sender of a request that runs for long, if its users are known as far as they ever will be.
 pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Option<StreamOrigin> {
@@ -21,7 +23,8 @@ pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Opt
     Some(StreamOrigin {
         method: scan.method.into(),
         path: scan.path.into(),
-        host: scan.authority.into(),
+        host: RequestedHost::Authority(scan.authority.into()),
+        listener: Arc::default(),
         address: scan.client_ip(),
         user_agent: scan.user_agent.into(),
         client: known.client.clone()?,

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_strings::equal_fold;
-use removals::{FROM_INSIDE, FROM_OUTSIDE};
+use removals::{AUTHORIZATION, FROM_INSIDE, FROM_OUTSIDE};
 pub use removals::{ForwardedHeaders, HeaderRemovals};
 pub(crate) use reserved::can_be_reserved;
 use reserved::{FORWARDED_CLIENT_CERT, IMPERSONATE};
@@ -132,7 +132,7 @@ impl<'a> HeaderScan<'a> {
                 b":method" => scan.method = value,
                 b":path" => scan.path = value,
                 b":authority" => scan.authority = value,
-                b"authorization" => {
+                AUTHORIZATION => {
                     scan.authorization.get_or_insert(value);
                     // Envoy joins lines of one name by commas, and no credential that Kubernetes knows holds one.
                     let lines = memchr::memchr_iter(b',', value).count().saturating_add(1);
@@ -183,12 +183,14 @@ impl<'a> HeaderScan<'a> {
     /// ends what the scan borrows. [`crate::exchange`] removes them.
     pub fn removals(&self, forwarded: ForwardedHeaders) -> HeaderRemovals {
         let impersonation = self.impersonation.iter().map(|(name, _)| *name).filter(|_| !forwarded.impersonation);
-        HeaderRemovals {
-            authorization: self.authorization.is_some() && !forwarded.credential,
-            from_outside: self.from_outside,
-            from_inside: self.from_inside,
-            others: self.to_remove.iter().copied().chain(impersonation).map(Box::from).collect(),
-        }
+        let has_credential = self.authorization.is_some() && !forwarded.credential;
+        let usual = [
+            has_credential.then_some(AUTHORIZATION),
+            self.from_outside.then_some(FROM_OUTSIDE),
+            self.from_inside.then_some(FROM_INSIDE),
+        ];
+        let others = self.to_remove.iter().copied().chain(impersonation);
+        HeaderRemovals::of(usual.into_iter().flatten().chain(others))
     }
 
     fn remove_connection_listed(&mut self, connection: &'a [u8]) {

@@ -63,6 +63,16 @@ fn removed_headers_include_credentials_and_envoys_own() {
     assert_eq!(scan(&[("accept", "v")]).removals(ForwardedHeaders::default()).names().count(), 0);
 }
 
+/// Each removal is a call into Envoy, which takes out all lines of a name.
+#[test]
+fn usual_name_of_many_lines_is_lifted_once() {
+    let group = ("impersonate-group", "g");
+    let headers = [("impersonate-user", "bob"), group, group, group, ("connection", "impersonate-user")];
+    let found = scan(&headers);
+    let removals = found.removals(ForwardedHeaders::default());
+    assert!(removals.names().eq([&b"impersonate-user"[..], b"impersonate-group"]));
+}
+
 #[test]
 fn client_credential_headers_alone_may_be_kept() {
     let found = scan(&[

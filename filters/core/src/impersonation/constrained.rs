@@ -26,7 +26,7 @@ pub(crate) struct Mode {
 
 impl Mode {
     /// The attributes of a request that the client must be allowed while it impersonates. `None` if they are not UTF-8.
-    pub(crate) fn request(&self, info: &RequestInfo<'_>) -> Option<AccessAttributes> {
+    pub(crate) fn request(&self, info: &RequestInfo<'_>) -> Option<AccessAttributes<'static>> {
         AccessAttributes::of_request(info, |verb| format!("{IMPERSONATE_ON}{}:{verb}", self.name))
     }
 }
@@ -78,7 +78,7 @@ fn of_node(asked: &Impersonation, verb: &'static str, name: &str) -> Impersonati
     let node = ResourceAttributes {
         verb: verb.into(),
         group: AUTHENTICATION.into(),
-        version: "v1".to_owned(),
+        version: "v1".into(),
         resource: "nodes".into(),
         subresource: String::new(),
         namespace: String::new(),

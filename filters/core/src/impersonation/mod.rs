@@ -84,7 +84,7 @@ impl<'a> Requested<'a> {
         let part = |group: &'static str, resource: &'static str, name: &str| ResourceAttributes {
             verb: "impersonate".into(),
             group: group.into(),
-            version: "v1".to_owned(),
+            version: "v1".into(),
             resource: resource.into(),
             subresource: String::new(),
             namespace: String::new(),

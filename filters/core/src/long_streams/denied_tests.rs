@@ -1,11 +1,15 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::long_streams::{Edition, StreamGuard, StreamStart, TerminationReason};
+use crate::long_streams::{Edition, StreamGuard, StreamRegistry, TerminationReason};
 use crate::request::Client;
-use crate::stream_origin::Impersonated;
+use crate::stream_origin::{Impersonated, RequestedHost};
 use crate::testing::moment;
+
+#[path = "denied_variant_tests.rs"]
+mod variants;
 
 /// Denies paths, and has work done in the middle of a judgement.
 struct Paths {
@@ -13,12 +17,32 @@ struct Paths {
     between: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     is_gone: bool,
     variant: &'static str,
+    listener: &'static str,
     host: &'static str,
+    digest: &'static str,
+    /// Whether it knows that its host's requests are its own.
+    is_owner: bool,
+    /// How often it was asked for that.
+    asked: AtomicUsize,
 }
 
 impl Paths {
     fn new(denied: &'static [&'static str]) -> Self {
-        Paths { denied, between: Mutex::new(None), is_gone: false, variant: "", host: "" }
+        Paths {
+            denied,
+            between: Mutex::new(None),
+            is_gone: false,
+            variant: "",
+            listener: "",
+            host: "",
+            digest: "",
+            is_owner: false,
+            asked: AtomicUsize::new(0),
+        }
+    }
+
+    fn is_for_host(&self, origin: &StreamOrigin) -> bool {
+        matches!(&origin.host, RequestedHost::Authority(host) if *self.host.as_bytes() == **host)
     }
 }
 
@@ -30,7 +54,8 @@ impl Debug for Paths {
 
 impl StreamJudge for Paths {
     fn digest(&self) -> &[u8] {
-        self.denied.first().map_or(b"", |path| path.as_bytes())
+        let denied = self.denied.first().map_or("", |path| path);
+        if self.digest.is_empty() { denied.as_bytes() } else { self.digest.as_bytes() }
     }
 
     fn denies(&self, origin: &StreamOrigin, _: u64) -> Option<bool> {
@@ -45,12 +70,21 @@ impl StreamJudge for Paths {
         self.variant
     }
 
+    fn listener(&self) -> &str {
+        self.listener
+    }
+
     fn is_gone(&self) -> bool {
         self.is_gone
     }
 
+    fn owns(&self, origin: &StreamOrigin) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.is_owner && self.is_for_host(origin)
+    }
+
     fn concerns(&self, variant: &str, origin: &StreamOrigin) -> bool {
-        self.variant.is_empty() || self.variant == variant || *self.host.as_bytes() == *origin.host
+        self.variant.is_empty() || self.variant == variant || self.is_for_host(origin)
     }
 }
 
@@ -81,22 +115,52 @@ fn begin_at(
     host: &str,
     path: &'static str,
 ) -> (StreamGuard<&'static str>, Option<Duration>) {
+    begin_of(streams, edition, (host, path), 1)
+}
+
+/// The same of a request that came at an uptime. The answer comes whenever it likes.
+fn begin_of(
+    streams: &Arc<StreamRegistry<&'static str>>,
+    edition: &Arc<Edition>,
+    (host, path): (&str, &'static str),
+    received: u64,
+) -> (StreamGuard<&'static str>, Option<Duration>) {
     let origin = Arc::new(StreamOrigin {
         method: (*b"GET").into(),
         path: path.as_bytes().into(),
-        host: host.as_bytes().into(),
+        host: RequestedHost::Authority(host.as_bytes().into()),
+        listener: Arc::default(),
         address: None,
         user_agent: Box::default(),
         client: Client::Anonymous,
         acting: Client::Anonymous,
         impersonated: Impersonated::No,
     });
-    let start = StreamStart { server: Some("a"), is_session: false, is_answer: false, edition, origin: Some(&origin) };
+    let received = Duration::from_secs(received);
+    let start = StreamStart {
+        server: Some("a"),
+        is_session: false,
+        is_answer: false,
+        edition,
+        load: edition.id(),
+        received,
+        origin: Some(&origin),
+    };
     streams.register(start, path, moment(Duration::from_secs(1)))
 }
 
 fn judge(streams: &StreamRegistry<&'static str>, judge: &Arc<dyn StreamJudge>, edition: u64) -> Option<Duration> {
-    streams.judge(judge, edition, moment(Duration::from_secs(2)))
+    judge_load(streams, judge, (edition, edition), 2)
+}
+
+/// The first load of an edition has its number here.
+fn judge_load(
+    streams: &StreamRegistry<&'static str>,
+    judge: &Arc<dyn StreamJudge>,
+    (edition, load): (u64, u64),
+    uptime: u64,
+) -> Option<Duration> {
+    streams.judge(judge, edition, load, moment(Duration::from_secs(uptime)))
 }
 
 fn ended(streams: &StreamRegistry<&'static str>) -> Vec<&'static str> {
@@ -151,7 +215,7 @@ fn stream_of_an_earlier_edition_is_judged_when_it_is_registered() {
     assert_eq!(ended(&streams), ["/b"]);
     drop(kept);
     // An edition that comes back judges those of the one that it replaces.
-    judge(&streams, &denying(&["/c"]), 1);
+    judge_load(&streams, &denying(&["/c"]), (1, 4), 2);
     let (_kept, due) = begin(&streams, &editions[2], "/c");
     assert_eq!((due.is_some(), ended(&streams)), (true, vec!["/c"]));
 }
@@ -205,35 +269,14 @@ fn stream_that_could_not_be_judged_is_judged_next_time() {
 }
 
 #[test]
-fn denials_of_a_variant_end_streams_of_its_routes_alone() {
+fn stream_whose_judge_goes_meanwhile_is_judged_by_the_next() {
     let streams = Arc::new(StreamRegistry::default());
-    let (own, variant) = (edition(1), Arc::new(Edition::new(2, 0, 0).of_variant("team/a")));
     judge(&streams, &denying(&[]), 1);
-    let _before = begin_at(&streams, &own, "a.test", "/exec");
-    let _other = begin_at(&streams, &own, "b.test", "/exec");
-    // The route had no policy until now.
-    assert!(judge(&streams, &of_variant("team/a", "a.test", &["/exec"]), 2).is_some());
-    assert_eq!(ended(&streams), ["/exec"], "not that of the other route");
-    let _kept = [begin_at(&streams, &variant, "10.0.0.1", "/log"), begin_at(&streams, &own, "b.test", "/log")];
-    judge(&streams, &of_variant("team/a", "a.test", &["/log"]), 3);
-    assert_eq!(ended(&streams), ["/log"]);
-    let late = begin_at(&streams, &variant, "a.test", "/log");
-    assert_eq!((late.1.is_some(), ended(&streams)), (true, vec!["/log"]), "it began under the edition before");
-    // Denials of the cluster itself hold for each route.
-    let _kept = begin_at(&streams, &variant, "a.test", "/x");
-    judge(&streams, &denying(&["/x"]), 4);
-    assert_eq!(ended(&streams), ["/x"]);
-    let late = begin_at(&streams, &variant, "a.test", "/x");
-    assert_eq!((late.1.is_some(), ended(&streams)), (true, vec!["/x"]));
-}
-
-#[test]
-fn judges_of_variants_that_are_gone_are_forgotten() {
-    let streams = StreamRegistry::<&'static str>::default();
-    for number in 0..100 {
-        let variant: &'static str = Box::leak(format!("team/{number}").into_boxed_str());
-        let gone: Arc<dyn StreamJudge> = Arc::new(Paths { is_gone: true, variant, ..Paths::new(&[]) });
-        judge(&streams, &gone, number);
-    }
-    assert_eq!(streams.lock().judged.judges.len(), 1);
+    let registry = Arc::clone(&streams);
+    let next: Box<dyn FnOnce() + Send> = Box::new(move || _ = judge(&registry, &denying(&["/b"]), 3));
+    let between = Mutex::new(Some(next));
+    let going: Arc<dyn StreamJudge> = Arc::new(Paths { is_gone: true, between, ..Paths::new(&["/b"]) });
+    judge(&streams, &going, 2);
+    let (_kept, due) = begin(&streams, &edition(1), "/b");
+    assert_eq!((due.is_some(), ended(&streams)), (true, vec!["/b"]));
 }

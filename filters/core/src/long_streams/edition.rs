@@ -1,9 +1,11 @@
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Editions of one cluster's name that streams may keep.
-const MAX_EDITIONS: usize = 256;
-/// Bytes that the editions of one cluster's name may take together; the newest one may take more.
+/// Editions of one cluster's name that streams may keep beside the newest one, or beside the newest one of each variant: the control plane
+/// bounds variants.
+const MAX_REPLACED: usize = 255;
+/// Bytes that the editions of one cluster's name may take together, beside the newest one.
 const MAX_BYTES: usize = 256 << 20;
 /// Bytes that an entry of a policy's lists takes in the index of policies (docs/performance.md).
 const ENTRY_BYTES: usize = 500;
@@ -12,7 +14,7 @@ const TEXT_COPIES: usize = 4;
 /// Bytes that the further loads of one edition may take together. The load after them is an edition of its own, whose bound
 /// ends this one's streams at last.
 const MAX_LOAD_BYTES: usize = 128 << 20;
-/// Bytes of such a load besides its text: the proxy's routes.
+/// Bytes of a load besides its text: the proxy's routes.
 const LOAD_BYTES: usize = 32 << 10;
 
 /// Streams of the edition go on.
@@ -28,11 +30,13 @@ const IN_USE: u8 = 2;
 pub struct Edition {
     id: u64,
     /// The variant of the configuration.
-    variant: Box<str>,
+    variant: Arc<str>,
     bytes: usize,
     /// Bytes of the loads that are alive, but for the first.
     loads: AtomicUsize,
     state: AtomicU8,
+    /// A later edition of its variant is in use.
+    is_replaced: AtomicBool,
 }
 
 /// A further load of an edition, counted for as long as it is alive.
@@ -52,8 +56,9 @@ impl Edition {
     /// An edition with a text of that many bytes, and policies with that many entries. A later edition has a greater `id`, which
     /// is unique in the process.
     pub fn new(id: u64, text: usize, entries: usize) -> Self {
-        let bytes = text.saturating_mul(TEXT_COPIES).saturating_add(entries.saturating_mul(ENTRY_BYTES));
-        Edition { id, variant: Box::default(), bytes, loads: AtomicUsize::new(0), state: AtomicU8::new(GOING_ON) }
+        let parts = [text.saturating_mul(TEXT_COPIES), entries.saturating_mul(ENTRY_BYTES), LOAD_BYTES];
+        let bytes = parts.into_iter().fold(0, usize::saturating_add);
+        Edition { id, bytes, state: AtomicU8::new(GOING_ON), ..Edition::default() }
     }
 
     /// The edition as one of a variant of the configuration.
@@ -65,6 +70,17 @@ impl Edition {
     /// The variant of the configuration; empty for the cluster's own.
     pub fn variant(&self) -> &str {
         &self.variant
+    }
+
+    /// The same, for its streams.
+    pub(super) fn shared_variant(&self) -> &Arc<str> {
+        &self.variant
+    }
+
+    /// The namespace of the route whose policies the variant has, as in its name behind a listener's; empty if it is of no route.
+    fn namespace(&self) -> &str {
+        let route = self.variant.split_once('/').map_or("", |(_, route)| route);
+        route.split('/').next().unwrap_or_default()
     }
 
     /// Unique in the process.
@@ -100,6 +116,10 @@ impl Edition {
         self.bytes.saturating_add(self.loads.load(Ordering::Acquire))
     }
 
+    fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Acquire)
+    }
+
     fn is_in_use(&self) -> bool {
         self.state.load(Ordering::Acquire) == IN_USE
     }
@@ -114,29 +134,68 @@ impl Edition {
 #[derive(Debug, Default)]
 pub(super) struct Editions(Vec<Weak<Edition>>);
 
+/// The editions of one namespace's routes.
+#[derive(Debug, Default)]
+struct Share {
+    bytes: usize,
+    /// Those that a later one of their variant has replaced, in the order in which they end.
+    replaced: VecDeque<Arc<Edition>>,
+    /// The newest ones of their variants, but for the newest of all. They count in bytes alone, and end after the others.
+    of_variants: VecDeque<Arc<Edition>>,
+}
+
 impl Editions {
-    /// Notes an edition as the newest, and returns those whose streams have to end now: the oldest beyond the bounds, of which those
-    /// that were met in use come last, and never the newest.
+    /// Notes an edition as the newest, and returns those whose streams have to end now: the oldest ones of the namespace that has most,
+    /// as long as there are too many. Those that were met in use come last, and the one that is noted never. The newest one of another
+    /// variant may end, as one of a namespace that has most bytes.
     pub(super) fn add(&mut self, newest: &Arc<Edition>) -> Vec<Arc<Edition>> {
         self.0.retain(|edition| edition.strong_count() > 0 && edition.as_ptr() != Arc::as_ptr(newest));
         self.0.push(Arc::downgrade(newest));
         newest.note_use();
         let kept: Vec<_> = self.0.iter().filter_map(Weak::upgrade).filter(|edition| !edition.is_ended()).collect();
-        let mut bytes = kept.iter().fold(0_usize, |sum, edition| sum.saturating_add(edition.bytes()));
-        let mut left = kept.len();
-        let mut ended = Vec::new();
-        let older = kept.into_iter().filter(|edition| !Arc::ptr_eq(edition, newest));
-        let (in_use, others): (Vec<_>, Vec<_>) = older.partition(|edition| edition.is_in_use());
-        for edition in others.into_iter().chain(in_use) {
-            if left <= MAX_EDITIONS && bytes <= MAX_BYTES {
-                break;
-            }
-            left = left.saturating_sub(1);
-            bytes = bytes.saturating_sub(edition.bytes());
-            edition.end();
-            ended.push(edition);
+        for edition in kept.iter().filter(|edition| edition.variant == newest.variant) {
+            edition.is_replaced.store(!Arc::ptr_eq(edition, newest), Ordering::Release);
         }
-        ended
+        let bytes = kept.iter().map(|edition| edition.bytes()).fold(0, usize::saturating_add);
+        let replaced = kept.iter().filter(|edition| edition.is_replaced()).count();
+        if replaced <= MAX_REPLACED && bytes.saturating_sub(newest.bytes()) <= MAX_BYTES {
+            return Vec::new();
+        }
+        let mut shares = Self::shares(kept, newest);
+        std::iter::from_fn(|| Self::excess(&mut shares, newest.bytes())).collect()
+    }
+
+    /// By namespace.
+    fn shares(kept: Vec<Arc<Edition>>, newest: &Arc<Edition>) -> BTreeMap<String, Share> {
+        let (in_use, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|edition| edition.is_in_use());
+        let mut shares: BTreeMap<String, Share> = BTreeMap::new();
+        for edition in others.into_iter().chain(in_use) {
+            let share = shares.entry(edition.namespace().to_owned()).or_default();
+            share.bytes = share.bytes.saturating_add(edition.bytes());
+            if edition.is_replaced() {
+                share.replaced.push_back(edition);
+            } else if !Arc::ptr_eq(&edition, newest) {
+                share.of_variants.push_back(edition);
+            }
+        }
+        shares
+    }
+
+    /// The next one that has to end, if there are too many beside a newest one of that size. None of another namespace ends while one has
+    /// more, the newest included, and some that may end.
+    fn excess(shares: &mut BTreeMap<String, Share>, newest: usize) -> Option<Arc<Edition>> {
+        let sum = |of: fn(&Share) -> usize| shares.values().map(of).fold(0, usize::saturating_add);
+        let are_many = sum(|share| share.replaced.len()) > MAX_REPLACED;
+        if !are_many && sum(|share| share.bytes).saturating_sub(newest) <= MAX_BYTES {
+            return None;
+        }
+        let measure = |share: &Share| if are_many { share.replaced.len() } else { share.bytes };
+        let may_end = |share: &&mut Share| !(share.replaced.is_empty() && (are_many || share.of_variants.is_empty()));
+        let largest = shares.values_mut().filter(may_end).max_by_key(|share| measure(share))?;
+        let edition = largest.replaced.pop_front().or_else(|| largest.of_variants.pop_front())?;
+        largest.bytes = largest.bytes.saturating_sub(edition.bytes());
+        edition.end();
+        Some(edition)
     }
 
     /// Whether none is alive.

@@ -5,6 +5,8 @@
 mod denied;
 mod edition;
 mod handle;
+mod judging;
+mod load_number;
 mod owners;
 mod shutdown;
 
@@ -17,6 +19,7 @@ pub use denied::StreamJudge;
 pub use edition::Edition;
 pub(crate) use edition::EditionLoad;
 pub use handle::{StreamCommand, StreamHandle};
+pub(crate) use load_number::LoadNumber;
 pub use owners::StreamOwners;
 pub use shutdown::Shutdown;
 
@@ -53,6 +56,8 @@ struct RegistryState<T> {
     /// When each ordinary answer to an upgrade began.
     answers: BTreeMap<u64, Duration>,
     editions: BTreeMap<u64, EditionStreams>,
+    /// Each by the load that it began under.
+    by_load: BTreeSet<(u64, u64)>,
     judged: Judged,
 }
 
@@ -75,8 +80,11 @@ struct EditionStreams {
 struct RegisteredStream<T> {
     server: Option<Box<str>>,
     edition: u64,
+    load: u64,
     /// That of its edition.
-    variant: Box<str>,
+    variant: Arc<str>,
+    /// The uptime at which its request came.
+    received: Duration,
     origin: Option<Arc<StreamOrigin>>,
     handle: T,
 }
@@ -98,6 +106,10 @@ pub struct StreamStart<'a> {
     pub is_answer: bool,
     /// The edition that it began under, and keeps.
     pub edition: &'a Arc<Edition>,
+    /// The number of the load that it began under, which is greater than those of earlier loads.
+    pub load: u64,
+    /// The uptime at which its request came, and its edition was chosen.
+    pub received: Duration,
     /// The sender, if the gateway knows it: an edition may deny it.
     pub origin: Option<&'a Arc<StreamOrigin>>,
 }
@@ -157,6 +169,7 @@ impl<T> Default for StreamRegistry<T> {
             sessions: BTreeMap::new(),
             answers: BTreeMap::new(),
             editions: BTreeMap::new(),
+            by_load: BTreeSet::new(),
             judged: Judged::default(),
         }))
     }
@@ -233,8 +246,10 @@ impl<T> StreamRegistry<T> {
         inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
         let origin = arrival.origin.cloned();
         let server = arrival.server.map(Into::into);
-        let variant = arrival.edition.variant();
-        let registered = RegisteredStream { server, edition, variant: variant.into(), origin, handle: stream };
+        let variant = Arc::clone(arrival.edition.shared_variant());
+        let StreamStart { load, received, .. } = arrival;
+        inner.by_load.insert((load, number));
+        let registered = RegisteredStream { server, edition, load, variant, received, origin, handle: stream };
         inner.streams.insert(number, registered);
         let end = match (arrival.edition.is_ended(), is_awaited) {
             (true, _) => Some(now),
@@ -242,22 +257,13 @@ impl<T> StreamRegistry<T> {
             (false, false) => None,
         };
         // A judge that comes from now on finds the stream.
-        let judges = inner.judged.judges_of(variant, edition);
+        let judges = arrival.origin.map_or_else(Vec::new, |origin| inner.judged.judges_of(arrival, origin));
         drop(inner);
         let guard = StreamGuard { streams: Arc::clone(self), number };
-        for (origin, judge) in
-            arrival.origin.into_iter().flat_map(|origin| judges.iter().map(move |judge| (origin, judge)))
-        {
-            match judge.denies(origin, time_of_day) {
-                Some(true) => {
-                    self.lock().judged.deny(number);
-                    return (guard, Some(now));
-                }
-                None => self.lock().judged.miss(),
-                Some(false) => {}
-            }
-        }
-        (guard, end)
+        let variant = arrival.edition.variant();
+        let is_awaited =
+            arrival.origin.is_some_and(|origin| self.judge_late(number, judges, variant, origin, time_of_day));
+        (guard, if is_awaited { Some(now) } else { end })
     }
 
     /// Calls `end` for every stream whose time is over, once, and returns when to call again, if at all. A stream that
@@ -318,6 +324,7 @@ impl<T> RegistryState<T> {
     /// Forgets a stream. `None` if it was forgotten before.
     fn remove(&mut self, number: u64) -> Option<T> {
         let stream = self.streams.remove(&number)?;
+        self.by_load.remove(&(stream.load, number));
         self.sessions.remove(&number);
         self.answers.remove(&number);
         self.judged.forget(number);

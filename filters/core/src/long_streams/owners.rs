@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn oldest_editions_beyond_the_bound_have_to_end() {
         // (bytes of text of each, editions that are kept)
-        for (text, kept) in [(1, 256), (10 << 20, 6), (1 << 30, 1)] {
+        for (text, kept) in [(1, 256), (10 << 20, 7), (1 << 30, 1)] {
             let owners = StreamOwners::<()>::default();
             // Objects that follow one another share the bound of their name; another name has its own.
             let _streams = [owners.of("a", "1"), owners.of("a", "2"), owners.of("b", "3")];
@@ -227,7 +227,45 @@ mod tests {
         let editions: Vec<_> = (1..300).map(variant).collect();
         editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
         let ended = editions.iter().filter(|edition| edition.is_ended()).count();
-        assert_eq!((own.is_ended(), ended), (false, 299 - 256), "that of all variants together");
+        assert_eq!((own.is_ended(), ended), (false, 299 - 3 - 255), "that of all variants together");
+    }
+
+    /// A proxy loads all of them at an edit of one.
+    #[test]
+    fn editions_of_many_variants_in_use_go_on() {
+        let owners = StreamOwners::<()>::default();
+        let of_route = |id: u64| Arc::new(Edition::new(id, 1, 1).of_variant(&format!("https/team/{id}")));
+        let routes: Vec<_> = (1..600).map(of_route).collect();
+        let mut edits = Vec::new();
+        for edit in 0..300_u64 {
+            if edit.is_multiple_of(100) {
+                routes.iter().for_each(|edition| assert!(owners.use_edition("a", edition).is_empty()));
+            }
+            edits.push(Arc::new(Edition::new(600 + edit, 1, 1).of_variant("https/team/0")));
+            drop(owners.use_edition("a", edits.last().unwrap()));
+        }
+        assert!(routes.iter().chain(edits.last()).all(|edition| !edition.is_ended()));
+        assert_eq!(edits.iter().filter(|edition| edition.is_ended()).count(), 300 - 256);
+    }
+
+    /// Tenants edit the policies of their routes, and may keep a stream for each edition.
+    #[test]
+    fn editions_of_one_namespace_end_none_of_another() {
+        for (of_team, of_crowd) in [(1, 1), (1, 64 << 20), (8 << 20, 8 << 20)] {
+            let owners = StreamOwners::<()>::default();
+            let edition = |id: u64, text: usize, namespace: &str| {
+                let variant = format!("{}/{namespace}/{}", if id.is_multiple_of(2) { "*" } else { "https" }, id % 9);
+                let edition = Arc::new(Edition::new(id, text, 0).of_variant(&variant));
+                drop(owners.use_edition("a", &edition));
+                edition
+            };
+            let team: Vec<_> = (0..3).map(|id| edition(id, of_team, "team")).collect();
+            let crowd: Vec<_> = (3..400).map(|id| edition(id, of_crowd, "crowd")).collect();
+            let later = edition(400, of_team, "team");
+            assert!(team.iter().chain([&later]).all(|edition| !edition.is_ended()), "{of_crowd}");
+            assert!(crowd.iter().is_sorted_by_key(|edition| !edition.is_ended()), "the oldest first");
+            assert!(crowd[0].is_ended());
+        }
     }
 
     #[test]
@@ -240,9 +278,10 @@ mod tests {
         loads.pop();
         loads.extend(edition.load(1 << 20));
         assert_eq!(loads.len(), 124, "what is gone makes room");
-        let newest = Arc::new(Edition::new(2, 32 << 20, 0));
-        assert!(owners.use_edition("a", &newest).is_empty() && !edition.is_ended());
-        let _load = newest.load(1 << 20);
+        let later = Arc::new(Edition::new(2, 32 << 20, 0));
+        let newest = Arc::new(Edition::new(3, 0, 0));
+        assert!([&later, &newest].iter().all(|one| owners.use_edition("a", one).is_empty()) && !edition.is_ended());
+        let _load = later.load(1 << 20);
         owners.use_edition("a", &newest);
         assert!(edition.is_ended() && edition.load(0).is_none(), "the older one ends beyond the bound");
     }
@@ -250,8 +289,27 @@ mod tests {
     #[test]
     fn entries_of_policies_weigh() {
         let owners = StreamOwners::<()>::default();
-        let editions = [0, 1].map(|id| Arc::new(Edition::new(id, 0, 500_000)));
+        let editions = [0, 1, 2].map(|id| Arc::new(Edition::new(id, 0, 500_000)));
         editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
-        assert_eq!(editions.each_ref().map(|edition| edition.is_ended()), [true, false]);
+        assert_eq!(editions.each_ref().map(|edition| edition.is_ended()), [true, false, false]);
+    }
+
+    /// The newest one is of the namespace that has most, and has no older ones.
+    #[test]
+    fn editions_of_ascending_sizes_are_bounded() {
+        let owners = StreamOwners::<()>::default();
+        let mut editions: Vec<Arc<Edition>> = Vec::new();
+        let mut kept = 0;
+        for mebibytes in 1..=40_usize {
+            let variant = format!("https/team-{mebibytes}/route");
+            let newest = Edition::new(mebibytes as u64, mebibytes << 18, 0).of_variant(&variant);
+            editions.push(Arc::new(newest));
+            drop(owners.use_edition("a", editions.last().unwrap()));
+            let alive = (1..).zip(&editions).filter(|(_, edition)| !edition.is_ended());
+            kept = alive.map(|(mebibytes, _)| mebibytes).sum::<usize>();
+            assert!(kept - mebibytes <= 256, "{kept} MiB with the {mebibytes}. one");
+            assert!(!editions.last().unwrap().is_ended());
+        }
+        assert!(kept > 200, "no more end than have to: {kept}");
     }
 }

@@ -13,11 +13,12 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn on(server: &str) -> StreamStart<'_> {
-    StreamStart { server: Some(server), is_session: false, is_answer: false, edition: &EDITION, origin: None }
+    StreamStart { is_session: false, ..session(Some(server)) }
 }
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
-    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION, origin: None }
+    let received = Duration::ZERO;
+    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION, load: 0, received, origin: None }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {

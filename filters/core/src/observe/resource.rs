@@ -27,11 +27,14 @@ pub(super) struct ResourceLabels {
 impl ResourceLabels {
     pub(super) fn of(policies: &[Policy]) -> Self {
         let entries = policies.iter().flat_map(|policy| &policy.rules).flat_map(|rule| &rule.resources);
-        let names: BTreeSet<&str> = entries
-            .map(|entry| entry.strip_prefix('-').unwrap_or(entry))
-            .filter(|name| is_a_name(name) && !BUILT_IN.contains(name))
-            .collect();
-        let named: Box<[Box<str>]> = names.into_iter().take(MOST_NAMED).map(Into::into).collect();
+        let names: BTreeSet<&str> =
+            entries.map(|entry| entry.strip_prefix('-').unwrap_or(entry)).filter(|name| is_a_name(name)).collect();
+        let is_known = |name: &str| {
+            let (resource, subresource) = parts(name);
+            KNOWN.find(resource.as_bytes(), subresource.as_bytes()).is_some()
+        };
+        let named: Box<[Box<str>]> =
+            names.into_iter().filter(|name| !is_known(name)).take(MOST_NAMED).map(Into::into).collect();
         let first = FIRST.saturating_add(u32::try_from(BUILT_IN.len()).unwrap_or(0));
         let index = Names::new(named.iter().map(|name| parts(name)).zip(first..));
         ResourceLabels { named, index }
@@ -77,6 +80,7 @@ fn is_a_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::names::lookups;
     use portcullis_filter_config::Rule;
 
     fn label(resources: &ResourceLabels, resource: &str, subresource: &str) -> String {
@@ -124,6 +128,18 @@ mod tests {
             let (resource, subresource) = parts(name);
             assert_eq!(label(&resources, resource, subresource), name);
         }
+    }
+
+    #[test]
+    fn resource_of_many_policies_is_looked_up_once() {
+        let names = ["pods", "pods/log", "widgets"].map(str::to_owned).to_vec();
+        let rule = Rule { resources: names, ..Rule::default() };
+        let policies = vec![Policy { rules: vec![rule; 10], ..Policy::default() }; 1_000];
+        LazyLock::force(&KNOWN);
+        let before = lookups();
+        let resources = ResourceLabels::of(&policies);
+        assert_eq!(lookups() - before, 3);
+        assert_eq!(resources.named.len(), 1);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::build_work::BuildWork;
 use super::exclusion_index::BLOCK;
 use super::items::{Item, KnownClauses};
-use super::seeded_hash::SeededHash;
 use super::value_ranks::ValueRanks;
+use crate::seeded_hash::SeededHash;
 
 /// Number of values by which items are ordered.
 const KEY: usize = 4;

@@ -1,5 +1,6 @@
 use super::dimension::count;
-use super::static_hash_table::{StaticHashTable, mix};
+use super::static_hash_table::StaticHashTable;
+use crate::seeded_hash::mix;
 
 /// Something for some pairs of a place in the tree and a value. Both are numbers of the configuration's making.
 #[derive(Debug)]

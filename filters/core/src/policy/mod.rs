@@ -30,7 +30,7 @@ mod linear;
 pub(crate) mod names;
 mod prefixes;
 mod request_terms;
-mod seeded_hash;
+mod rule_sets;
 mod signature;
 mod split_costs;
 mod static_hash_table;
@@ -51,6 +51,7 @@ use request_terms::{RequestTerms, Vocabularies};
 use tree::Tree;
 
 pub use linear::{LinearMatcher, Matched};
+pub(crate) use rule_sets::{RequestWords, RuleSet, RuleSetCompiler, RuleWords};
 
 /// The policies of a cluster, compiled.
 #[derive(Debug)]

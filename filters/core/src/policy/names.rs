@@ -1,4 +1,5 @@
-use super::static_hash_table::{StaticHashTable, hash_bytes};
+use super::static_hash_table::StaticHashTable;
+use crate::seeded_hash::hash_bytes;
 
 /// Texts that a rule compares whole, and their ids. A text has two parts, for `resource/subresource`; elsewhere the
 /// second is empty.
@@ -41,6 +42,8 @@ impl Names {
 
     /// The text's id. A text longer than every known one is not read.
     pub(crate) fn find(&self, first: &[u8], second: &[u8]) -> Option<u32> {
+        #[cfg(test)]
+        tests::count();
         if self.spans.is_empty() || first.len().saturating_add(second.len()) > self.longest {
             return None;
         }
@@ -63,8 +66,26 @@ fn hash_pair(seed: u64, first: &[u8], second: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
+pub(crate) use tests::lookups;
+
+#[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static LOOKUPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        LOOKUPS.set(LOOKUPS.get() + 1);
+    }
+
+    /// How many texts this thread has looked up.
+    pub(crate) fn lookups() -> usize {
+        LOOKUPS.get()
+    }
 
     #[test]
     fn text_is_found_by_both_its_parts() {

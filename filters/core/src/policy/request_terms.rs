@@ -1,10 +1,10 @@
 use super::dimension::{Dimension, count};
 use super::names::Names;
 use super::prefixes::Prefixes;
-use super::seeded_hash::SeededHash;
 use super::signature::Signature;
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
+use crate::seeded_hash::SeededHash;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -12,6 +12,9 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 /// Number of ids stored inline before they spill to the heap. A request has one per dimension, two for a subresource, one for
 /// each group and prefix that a rule names.
 const INLINE: usize = 64;
+
+/// The most ids of a user's name that are kept, its own and those of beginnings of it: an owner may write one for each letter.
+const MAX_NAME_IDS: usize = 64;
 
 /// The terms of a request and its user, as ids that rules know; by dimension, ascending. A term that no rule names is left out.
 #[derive(Debug)]
@@ -299,15 +302,6 @@ struct CachedTerms {
     ids: Box<[u32]>,
 }
 
-/// The cache is no part of the user's identity.
-impl PartialEq for UserMatchCache {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for UserMatchCache {}
-
 impl UserMatchCache {
     /// The terms of a user, remembered for these policies or else worked out.
     pub(super) fn terms(
@@ -324,9 +318,27 @@ impl UserMatchCache {
         drop(known);
         let terms = work_out();
         let (user, groups) = (terms.of_dimension(Dimension::User), terms.of_dimension(Dimension::UserGroup));
+        if user.len() > MAX_NAME_IDS {
+            return terms;
+        }
         let known = CachedTerms { policies, users: user.len(), ids: [user, groups].concat().into() };
         *cached.write().unwrap_or_else(PoisonError::into_inner) = known;
         terms
+    }
+
+    /// The most memory that ids of a user take, in bytes: for the real policies and for a shadow.
+    pub fn most_bytes(user: &UserInfo) -> usize {
+        // The name itself, and a beginning of each length.
+        let of_name = user.name.len().saturating_add(2).min(MAX_NAME_IDS);
+        let ids = of_name.saturating_add(user.groups.len());
+        ids.saturating_mul(size_of::<u32>()).saturating_mul(2)
+    }
+
+    /// The memory that ids take, in bytes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        let caches = [Some(&self.real), self.shadow.get().map(|shadow| &**shadow)].into_iter().flatten();
+        caches.map(|cache| size_of_val(&*cache.read().unwrap().ids)).sum()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::dimension::{Dimension, Dimensions};
 use super::items::{Item, KnownClauses};
-use super::static_hash_table::mix;
+use crate::seeded_hash::mix;
 
 /// Number of items that a dimension is chosen by, where a node has many: to look at each of them would be most of the work.
 const SAMPLE: usize = 128;

@@ -2,7 +2,11 @@
 //!
 //! The keys are the configuration's and are fixed when the table is built, so the fullest bucket can be looked at then:
 //! a seed that fills one too much is replaced by the next. Clients choose what is looked up, never what is stored, so no
-//! client makes a bucket longer, and no random seed is needed.
+//! client makes a bucket longer. Authors of the configuration choose what is stored: seeds begin with a random number of the
+//! process, because keys can be made for each seed that is known beforehand.
+
+use crate::hash_seed::hash_seed;
+use crate::seeded_hash::mix;
 
 /// How many entries of one bucket are accepted before another seed is tried. With one bucket per entry a random
 /// function exceeds this less than once in 10^14 entries.
@@ -44,7 +48,7 @@ impl StaticHashTable {
     }
 
     fn with_seed(number: u64, count: u32, hash: &impl Fn(u64, u32) -> u64) -> Self {
-        let seed = mix(number, 1);
+        let seed = seed_of(number);
         let mask = u64::from(count.max(1).checked_next_power_of_two().unwrap_or(1 << 31)) - 1;
         let mut hashed: Vec<(u64, Slot)> = (0..count)
             .map(|entry| {
@@ -85,36 +89,18 @@ impl StaticHashTable {
     }
 }
 
+fn seed_of(number: u64) -> u64 {
+    mix(number ^ hash_seed(), 1)
+}
+
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
-}
-
-/// Both halves of a product: every bit of the inputs reaches every bit of the result.
-pub(super) fn mix(state: u64, word: u64) -> u64 {
-    let product = u128::from(state ^ 0x2d35_8dcc_aa6c_78a5) * u128::from(word ^ 0x8bb8_4b93_962e_acc9);
-    (product as u64) ^ ((product >> 64) as u64)
-}
-
-/// Eight bytes a step; the last step overlaps the one before it.
-pub(super) fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
-    let mut state = mix(seed, bytes.len() as u64);
-    let (words, _) = bytes.as_chunks::<8>();
-    for word in words {
-        state = mix(state ^ u64::from_le_bytes(*word), state.rotate_left(32));
-    }
-    let tail = if let Some(last) = bytes.last_chunk::<8>() {
-        u64::from_le_bytes(*last)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last))
-    } else {
-        bytes.iter().fold(0, |tail, byte| tail << 8 | u64::from(*byte))
-    };
-    mix(state ^ tail, seed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeded_hash::hash_bytes;
 
     #[test]
     fn every_key_is_found() {
@@ -132,9 +118,36 @@ mod tests {
 
     #[test]
     fn keys_that_collide_under_one_seed_get_another() {
-        let first = mix(0, 1);
+        let first = seed_of(0);
         let hash = |seed, entry: u32| if seed == first { 7 } else { hash_bytes(seed, &entry.to_le_bytes()) };
         assert!(StaticHashTable::build(1000, hash).fullest_bucket() <= MAX_BUCKET);
+    }
+
+    /// Of three words, of which the second one makes the state zero under a seed: all with one third word have one hash. The seeds are
+    /// those of a process whose number is known.
+    #[test]
+    fn keys_that_collide_under_known_seeds_are_spread() {
+        let keys: Vec<[u8; 24]> = (0..MAX_SEEDS).flat_map(|number| colliding(mix(number, 1))).collect();
+        for number in 0..MAX_SEEDS {
+            let of_number = keys.iter().map(|key| hash_bytes(mix(number, 1), key));
+            let most = of_number.fold(std::collections::BTreeMap::new(), |mut counts, hash| {
+                *counts.entry(hash).or_insert(0) += 1;
+                counts
+            });
+            assert!(most.values().any(|count| *count >= 100), "seed {number} has no collision");
+        }
+        let count = u32::try_from(keys.len()).unwrap();
+        let table = StaticHashTable::build(count, |seed, entry| hash_bytes(seed, &keys[entry as usize]));
+        assert!(table.fullest_bucket() <= MAX_BUCKET, "{}", table.fullest_bucket());
+    }
+
+    fn colliding(seed: u64) -> impl Iterator<Item = [u8; 24]> {
+        let start = mix(seed, 24);
+        (0..100_u64).map(move |first| {
+            let second = mix(start ^ first, start.rotate_left(32)) ^ 0x2d35_8dcc_aa6c_78a5;
+            let words = [first, second, 7].map(u64::to_le_bytes);
+            words.concat().try_into().unwrap()
+        })
     }
 
     #[test]

@@ -30,13 +30,13 @@ fn body_is_a_kubernetes_status() {
     let part = ResourceAttributes {
         verb: "impersonate".into(),
         group: "authentication.k8s.io".into(),
-        version: String::new(),
+        version: "".into(),
         resource: "userextras".into(),
         subresource: "scopes".into(),
         namespace: String::new(),
         name: "view".into(),
     };
-    let refusal = Refusal::may_not_impersonate("alice", &part.into(), "");
+    let refusal = Refusal::may_not_impersonate("alice", &(&part).into(), "");
     assert!(
         refusal.message.starts_with(
             "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot impersonate resource \

@@ -155,8 +155,8 @@ impl CredentialCaches {
         self.key(b"token", token)
     }
 
-    pub(super) fn access_key(&self, question: &str) -> ReviewKey {
-        self.key(b"access", question.as_bytes())
+    pub(super) fn access_key(&self, question: &[u8]) -> ReviewKey {
+        self.key(b"access", question)
     }
 
     fn key(&self, domain: &[u8], text: &[u8]) -> ReviewKey {

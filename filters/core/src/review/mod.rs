@@ -32,6 +32,7 @@ use crate::identity::UserInfo;
 use crate::moment::Moment;
 use crate::resource_attributes::AccessAttributes;
 use crate::upstream_user::{HeaderNames, UpstreamUser};
+use crate::user_digest::UserDigest;
 
 /// How long a review may take, in milliseconds, from its start to its answer.
 pub const DEADLINE_MS: u64 = 5_000;
@@ -98,6 +99,15 @@ pub(crate) enum Requester {
     User,
     /// No client: a token is checked that was verified, while its request goes on.
     Check,
+}
+
+/// The user of a question about access.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReviewSubject<'a> {
+    pub(crate) user: &'a UserInfo,
+    /// Of this user.
+    pub(crate) digest: UserDigest,
+    pub(crate) requester: Requester,
 }
 
 impl std::fmt::Debug for Review {
@@ -239,18 +249,30 @@ impl Review {
         (key, answers.get(&key).or_else(|| caches.token(&key, at)))
     }
 
+    /// The answer about access that is known: from the reviews that this request has waited for, else from the cache. Asked first, as
+    /// in [`Review::known_token`].
+    pub(crate) fn known_access(
+        subject: ReviewSubject<'_>,
+        attributes: &AccessAttributes<'_>,
+        caches: &CredentialCaches,
+        answers: &ReviewAnswers,
+        at: Moment,
+    ) -> Option<ReviewResult> {
+        let key = caches.access_key(&access::question(&subject.digest, attributes));
+        answers.get(&key).or_else(|| caches.access(&key, at))
+    }
+
     pub(crate) fn of_access(
-        (user, requester): (&UserInfo, Requester),
-        attributes: &AccessAttributes,
+        ReviewSubject { user, digest, requester }: ReviewSubject<'_>,
+        attributes: &AccessAttributes<'_>,
         reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
     ) -> Review {
-        let body = access::request_body(user, attributes);
         Review {
-            key: caches.access_key(&body),
+            key: caches.access_key(&access::question(&digest, attributes)),
             kind: if attributes.verb().starts_with(IMPERSONATE_ON) { ReviewKind::Request } else { ReviewKind::Access },
             path: access::PATH,
-            body,
+            body: access::request_body(user, attributes),
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
             audiences: Arc::clone(&reviewer.audiences),
@@ -259,15 +281,6 @@ impl Review {
             traceparent: None,
             check_period: None,
         }
-    }
-
-    /// The answer that is known already: from the reviews that this request has waited for, else from the caches.
-    pub(crate) fn known(&self, answers: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
-        let cached = || match self.kind {
-            ReviewKind::Token { .. } | ReviewKind::Revocation(_) => self.caches.token(&self.key, at),
-            ReviewKind::Access | ReviewKind::Request => self.caches.access(&self.key, at),
-        };
-        answers.get(&self.key).or_else(cached)
     }
 
     /// Names the question: equal questions of one cluster have equal keys, and share one answer.

@@ -193,7 +193,8 @@ fn token_without_a_wanted_audience_is_rejected() {
 fn keys_tell_tokens_clusters_and_questions_apart() {
     let caches = caches();
     let other = CredentialCaches::new(&[8; 32], Lifetimes::default(), &Store::default());
-    let keys = [caches.token_key(b"a"), caches.token_key(b"b"), caches.access_key("a"), other.token_key(b"a"), [0; 32]];
+    let keys =
+        [caches.token_key(b"a"), caches.token_key(b"b"), caches.access_key(b"a"), other.token_key(b"a"), [0; 32]];
     for (index, key) in keys.iter().enumerate() {
         assert!(!keys.iter().skip(index + 1).any(|later| later == key));
     }

@@ -14,6 +14,7 @@ use crate::compile_error::CompileError;
 use crate::denials::Denials;
 use crate::flow_limit::{FlowLimit, LimitReached};
 use crate::limit::InFlightPermit;
+use crate::limit_places::limit_places;
 use crate::moment::Moment;
 use crate::observe::{Agreement, ShadowKey, ShadowOutcome};
 use crate::policy::Policies;
@@ -89,20 +90,19 @@ impl Shadow {
             let schema = config::FlowControlSchema { global: None, ..schema.clone() };
             (store.flow_limit(&counted, &schema), schema.counts)
         };
-        let limit_of = |policy: &config::Policy| {
-            let Some(name) = &policy.flow_control_schema else { return PolicyLimit::None };
-            if config.fair_queues.iter().any(|queue| queue.name == *name) {
-                return PolicyLimit::Queue;
-            }
-            let at = shadow.flow_control_schemas.iter().position(|schema| schema.name == *name);
-            at.map_or(PolicyLimit::None, PolicyLimit::Flow)
+        let queues = config.fair_queues.iter().map(|queue| &*queue.name);
+        let names = queues.clone().chain(shadow.flow_control_schemas.iter().map(|schema| &*schema.name));
+        let limit_of = |place: Option<usize>| match place.map(|place| place.checked_sub(queues.len())) {
+            None => PolicyLimit::None,
+            Some(None) => PolicyLimit::Queue,
+            Some(Some(place)) => PolicyLimit::Flow(place),
         };
         Ok(Some(Box::new(Shadow {
             access: Access::compile(&shadow.access).map_err(CompileError::Access)?,
             denials: Denials::compile(policies, knows_all_users).map_err(CompileError::Denial)?,
             unknown: (!knows_all_users).then(|| Policies::for_unknown(policies).for_shadow()),
             limits: shadow.flow_control_schemas.iter().map(limit).collect(),
-            limit_of: policies.iter().map(limit_of).collect(),
+            limit_of: limit_places(policies, names).into_iter().map(limit_of).collect(),
             treatments: Treatments::of(real, policies),
             policies: Policies::new(policies).for_shadow(),
         })))

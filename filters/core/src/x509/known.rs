@@ -1,6 +1,7 @@
 //! Chains that came as text and were read, so that not every request of a connection has to.
 
 use super::{ChainError, ClientChain};
+use crate::seeded_hash::SeededHash;
 use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ pub struct KnownChains {
 
 #[derive(Debug, Default)]
 struct Table {
-    chains: HashMap<Vec<u8>, ParsedChain>,
+    chains: HashMap<Vec<u8>, ParsedChain, SeededHash>,
     bytes: usize,
 }
 

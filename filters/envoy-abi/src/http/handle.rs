@@ -267,6 +267,13 @@ impl FilterHandle {
         self.text(ATTRIBUTE)
     }
 
+    /// The server name of the client's TLS handshake (`connection.requested_server_name`). `None` without one.
+    pub fn requested_server_name(&self) -> Option<&[u8]> {
+        /// `connection.requested_server_name`
+        const ATTRIBUTE: u32 = 30;
+        self.text(ATTRIBUTE)
+    }
+
     /// How Envoy says that the answer came about (`response.code_details`). `None` where there is no answer, and on Envoy
     /// before 1.39.
     pub fn code_details(&self) -> Option<&[u8]> {

@@ -67,9 +67,8 @@ pub(crate) struct Instances {
     /// Edits of `a`'s clusters per minute.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     storm: u32,
-    /// The number of edits of the storm that are written at once. A directory is read after ten milliseconds without a change, at the
-    /// latest 20 after the first one: edits that come one by one, 167 a second, keep it from being quiet, and so delay each edit of
-    /// `b`, too.
+    /// The number of edits of the storm that are written at once. A directory is read ten milliseconds after its first change, whatever
+    /// follows.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     burst: u32,
     /// Limits of each cluster of `a` in the phase of limits.

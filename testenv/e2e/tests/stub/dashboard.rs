@@ -193,6 +193,8 @@ const SHOWN: &[Row] = &[
         ],
     ),
     ("Translation", "p99", &[]),
+    // Of a control plane with --gateway-api.
+    ("Conditions that are False", "{{kind}} {{condition}}", &[]),
     ("Gateway's own faults", "{{cluster}} {{reason}}", &[]),
     ("Reviews under way", "{{pod}} {{cluster}}", &[("pod=gateway-0", Number(0.0))]),
     ("Wait for reviews", "p50", &[("", Between(0.0, 1_000.0))]),

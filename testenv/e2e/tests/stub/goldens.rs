@@ -74,6 +74,10 @@ fn settings(case: &Path, fixture: &StubFixture, spec: &mut Value) {
         let Some(port) = spec.pointer_mut(port) else { continue };
         *port = json!(ports::free_address().unwrap().port());
     }
+    let more = spec.pointer_mut("/listener/additionalAddresses").and_then(Value::as_array_mut);
+    for address in more.into_iter().flatten() {
+        *address = json!({"address": "127.0.0.2", "port": ports::free_address().unwrap().port()});
+    }
 }
 
 fn objects(status: &Value) -> Vec<Value> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use portcullis_e2e::{default_certificate, settings, xds_client_flags, xds_server_flags};
+use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
@@ -32,6 +33,11 @@ impl Fixture {
 
     /// One whose control plane has these manifests.
     pub(super) fn serving(test: &str, objects: &[(&str, String)]) -> Self {
+        Self::serving_with(test, objects, &[])
+    }
+
+    /// The same, with more flags of the control plane.
+    pub(super) fn serving_with(test: &str, objects: &[(&str, String)], more: &[&str]) -> Self {
         let run = RunDir::new(test).unwrap();
         let (server_ca, client_ca) = (Ca::new("xds servers").unwrap(), Ca::new("xds clients").unwrap());
         let dir = run.make_dir("net").unwrap();
@@ -45,7 +51,7 @@ impl Fixture {
         let xds = ports::free_address().unwrap();
         let [cert, key, ca] = ["server.pem", "server.key", "clients.pem"].map(|file| dir.join(file));
         let flags = xds_server_flags(xds, [&cert, &key, &ca]);
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let plane = ControlPlane::start_with(&dir, &manifests, &flags).unwrap();
         Fixture { plane, xds, dir, server_ca, client_ca, run }
     }
@@ -69,13 +75,28 @@ impl Fixture {
         server_ca: &Ca,
         more: &[&str],
     ) -> Envoy {
-        let file = |suffix: &str| self.dir.join(format!("{name}.{suffix}"));
-        identity.write_pem(&file("pem"), &file("key")).unwrap();
-        server_ca.write_pem(&file("ca")).unwrap();
-        let flags = xds_client_flags(self.xds, [&file("pem"), &file("key"), &file("ca")], "xds.internal");
+        let flags = self.client_flags(name, identity, server_ca);
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let bootstrap = self.plane.bootstrap_at(node, &flags).unwrap();
         Envoy::start(&self.dir, name, &EnvoyOptions::new(bootstrap)).unwrap()
+    }
+
+    /// An agent whose Envoy is of an instance, which its certificate names.
+    pub(super) fn agent_of(&self, instance: &str) -> Agent {
+        let (node, dns) = (format!("envoy-{instance}"), vec![format!("{instance}.instance.portcullis.dev")]);
+        let identity = self.client_ca.issue(&CertSpec { dns, ..CertSpec::client(&node, [""; 0]) }).unwrap();
+        let mut options = AgentOptions::new([]);
+        options.flags = self.client_flags(&node, &identity, &self.server_ca);
+        options.flags.extend(["--instance", instance].map(str::to_owned));
+        Agent::start(&self.dir, &node, &options).unwrap()
+    }
+
+    /// The flags of a program that comes with `identity`, trusting `server_ca`.
+    fn client_flags(&self, name: &str, identity: &Identity, server_ca: &Ca) -> Vec<String> {
+        let file = |suffix: &str| self.dir.join(format!("{name}.{suffix}"));
+        identity.write_pem(&file("pem"), &file("key")).unwrap();
+        server_ca.write_pem(&file("ca")).unwrap();
+        xds_client_flags(self.xds, [&file("pem"), &file("key"), &file("ca")], "xds.internal")
     }
 
     pub(super) fn client(&self, name: &str) -> Identity {

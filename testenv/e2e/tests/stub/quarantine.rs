@@ -65,7 +65,7 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     };
     names.into_iter().filter(|name| *name != "b.example.com").for_each(served);
     assert_eq!(fixture.ask("b.example.com"), None, "it meets neither the wildcard nor anybody else");
-    let progress = |owner: &str| control_plane.registry.progress(&snapshot, owner).remove("envoy-0").unwrap();
+    let progress = |owner: &str| control_plane.registry.streams().progress(&snapshot, owner).remove("envoy-0").unwrap();
     assert!(matches!(progress("b.example.com"), GatewayProgress::Refused { .. }));
     assert_eq!(progress("a.example.com"), GatewayProgress::Acknowledged);
 
@@ -90,7 +90,8 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     manifests[0] = edited(&manifests[0]).set("/spec/secureServing/serverNames", json!(["more.example.net"]));
     let newest = control_plane.publish(&manifests, &["b.example.com"]);
     let taken = |_: &_| {
-        control_plane.registry.progress(&newest, "a.example.com").get("envoy-0") == Some(&GatewayProgress::Acknowledged)
+        control_plane.registry.streams().progress(&newest, "a.example.com").get("envoy-0")
+            == Some(&GatewayProgress::Acknowledged)
     };
     control_plane.wait("the others go on", taken);
     assert_eq!(rejected(), before, "what was refused is not sent again");
@@ -137,7 +138,8 @@ fn envoy_of_an_earlier_bootstrap_serves_all_but_tunnels() {
     let control_plane = &fixture.control_plane;
     let snapshot = control_plane.publish(&[one.clone(), other.clone()], &[]);
     let served_by = |snapshot: &portcullis_xds::Snapshot, owner: &str| {
-        control_plane.registry.progress(snapshot, owner).get("envoy-0") == Some(&GatewayProgress::Acknowledged)
+        control_plane.registry.streams().progress(snapshot, owner).get("envoy-0")
+            == Some(&GatewayProgress::Acknowledged)
     };
     let node = control_plane.wait("all but tunnels are served", |node| {
         !node.refused.is_empty() && ["a.example.com", "b.example.com"].iter().all(|owner| served_by(&snapshot, owner))

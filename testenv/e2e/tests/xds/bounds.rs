@@ -229,13 +229,46 @@ async fn streams_that_nobody_reads() {
     site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
 }
 
+/// It has room that others may wait for. Looks at connections come as often as those for idle ones.
+fn short_reading() -> Limits {
+    Limits { reading: Duration::from_secs(1), idle: Duration::from_millis(500), ..Limits::default() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn peer_that_does_not_read_is_disconnected() {
+    let site = Site::start("bounds-unread-time", short_reading(), snapshot(1, 1 << 20)).await;
+    let _kept = unread(&site.caller(&site.identity("greedy"))).await;
+    is_sent_away(&site, "unread").await;
+}
+
+/// Answers with the nonces that the responses would have if these were numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn peer_that_answers_unread_responses_is_disconnected() {
+    let site = Site::start("bounds-blind", short_reading(), snapshot(1, 1 << 20)).await;
+    let mut blind = unread(&site.caller(&site.identity("greedy"))).await;
+    let answers = async {
+        for number in 0_u64.. {
+            blind.say(&DeltaDiscoveryRequest { response_nonce: number.to_string(), ..request("greedy", CDS) });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = answers => {}
+        () = is_sent_away(&site, "unread") => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peer_that_does_not_answer_is_disconnected() {
     let limits = Limits { answer: Duration::from_secs(1), ..Limits::default() };
-    let site = Site::start("bounds-answer", limits, snapshot(1, 1 << 20)).await;
-    let greedy = site.caller(&site.identity("greedy"));
-    let _kept = unread(&greedy).await;
-    site.until("it is sent away", |site| site.rejected("answer") >= 1).await;
+    let site = Site::start("bounds-answer", limits, snapshot(1, 1)).await;
+    let mut silent = site.caller(&site.identity("greedy")).delta().await.unwrap();
+    silent.introduce("greedy").await.unwrap();
+    is_sent_away(&site, "answer").await;
+}
+
+async fn is_sent_away(site: &Site, reason: &str) {
+    site.until("it is sent away", |site| site.rejected(reason) >= 1).await;
     site.until("nothing is left of it", |site| {
         !site.registry.nodes().iter().any(|node| node.id == "greedy" && node.connected)
     })
@@ -243,7 +276,28 @@ async fn peer_that_does_not_read_is_disconnected() {
 }
 
 /// A stream that has asked for everything, on a connection that takes a byte.
-async fn unread(caller: &Caller) -> impl Sized + use<> {
+struct UnreadStream {
+    _client: h2::client::SendRequest<bytes::Bytes>,
+    says: h2::SendStream<bytes::Bytes>,
+    _hears: tonic::codegen::http::Response<h2::RecvStream>,
+}
+
+impl UnreadStream {
+    /// Sends a request, if the connection is open.
+    fn say(&mut self, request: &DeltaDiscoveryRequest) {
+        say(&mut self.says, request);
+    }
+}
+
+fn say(says: &mut h2::SendStream<bytes::Bytes>, request: &DeltaDiscoveryRequest) {
+    let message = prost::Message::encode_to_vec(request);
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    framed.extend(message);
+    let _ = says.send_data(framed.into(), false);
+}
+
+async fn unread(caller: &Caller) -> UnreadStream {
     let stream = caller.connect().await.unwrap();
     let (mut client, connection) =
         h2::client::Builder::new().initial_window_size(1).handshake::<_, bytes::Bytes>(stream).await.unwrap();
@@ -251,13 +305,9 @@ async fn unread(caller: &Caller) -> impl Sized + use<> {
     client = client.ready().await.unwrap();
     let uri = "http://xds.internal/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
     let post = tonic::codegen::http::Request::post(uri).header("content-type", "application/grpc");
-    let (response, mut body) = client.send_request(post.body(()).unwrap(), false).unwrap();
-    let message = prost::Message::encode_to_vec(&request("greedy", CDS));
-    let mut framed = vec![0];
-    framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
-    framed.extend(message);
-    body.send_data(framed.into(), false).unwrap();
-    (client, body, response.await.unwrap())
+    let (response, mut says) = client.send_request(post.body(()).unwrap(), false).unwrap();
+    say(&mut says, &request("greedy", CDS));
+    UnreadStream { _client: client, says, _hears: response.await.unwrap() }
 }
 
 /// Bytes of this process's memory that are in use.

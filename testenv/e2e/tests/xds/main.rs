@@ -4,6 +4,7 @@
 mod bounds;
 mod envoy;
 mod exchanges;
+mod fields;
 mod flood;
 mod hostile;
 mod instance_reports;

@@ -149,6 +149,11 @@ impl TlsConnection {
         self.stream.conn.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_2)
     }
 
+    /// The suite that the server chose, by its IANA name.
+    pub fn cipher_suite(&self) -> Option<&'static str> {
+        self.stream.conn.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
+    }
+
     /// The protocol that the server chose.
     pub fn alpn(&self) -> Option<String> {
         self.stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())

@@ -40,6 +40,7 @@ pub struct TlsTarget {
     pub(super) is_tunnel: bool,
     pub(super) sessions: Option<Arc<ClientConfig>>,
     pub(super) versions: &'static [&'static SupportedProtocolVersion],
+    pub(super) suites: Vec<String>,
 }
 
 /// As for conditions.
@@ -62,6 +63,7 @@ impl TlsTarget {
             is_tunnel: false,
             sessions: None,
             versions: rustls::DEFAULT_VERSIONS,
+            suites: Vec::new(),
         }
     }
 
@@ -123,7 +125,13 @@ impl TlsTarget {
     /// # Errors
     /// [`Error::Tls`].
     pub fn resuming_tls12(self) -> Result<Self> {
-        Self { versions: TLS12, ..self }.resuming()
+        self.tls12(&[]).resuming()
+    }
+
+    /// Offers TLS 1.2 alone, with these suites by their IANA names, or with all.
+    #[must_use]
+    pub fn tls12(self, suites: &[&str]) -> Self {
+        Self { versions: TLS12, suites: suites.iter().map(ToString::to_string).collect(), ..self }
     }
 
     /// How long each read or write, and each HTTP/2 answer, may take.
@@ -150,7 +158,11 @@ impl TlsTarget {
             return Ok(Arc::clone(config));
         }
         let tls = |source| Error::Tls { peer: self.address.to_string(), source };
-        let provider = Arc::new(ring::default_provider());
+        let mut provider = ring::default_provider();
+        let is_offered =
+            |name: Option<&str>| self.suites.is_empty() || self.suites.iter().any(|one| Some(&**one) == name);
+        provider.cipher_suites.retain(|suite| is_offered(suite.suite().as_str()));
+        let provider = Arc::new(provider);
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(self.versions)
             .map_err(tls)?;

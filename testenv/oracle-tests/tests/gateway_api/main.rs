@@ -34,22 +34,12 @@ const REFUSED: [&str; 18] = [
     "TLSRoute spec.rules[].backendRefs[].port",
 ];
 
-/// Fields that change nothing: they are for people, or need another field or listener beside them.
-const WITHOUT_EFFECT: [&str; 17] = [
-    "Gateway spec.allowedListeners.namespaces.selector.matchExpressions[].key",
-    "Gateway spec.allowedListeners.namespaces.selector.matchExpressions[].operator",
-    "Gateway spec.allowedListeners.namespaces.selector.matchExpressions[].values",
-    "Gateway spec.allowedListeners.namespaces.selector.matchLabels",
+/// Fields that change nothing: they are for people, or need another field beside them.
+const WITHOUT_EFFECT: [&str; 7] = [
     "Gateway spec.listeners[].allowedRoutes.namespaces.selector.matchExpressions[].key",
     "Gateway spec.listeners[].allowedRoutes.namespaces.selector.matchExpressions[].operator",
     "Gateway spec.listeners[].allowedRoutes.namespaces.selector.matchExpressions[].values",
     "Gateway spec.listeners[].allowedRoutes.namespaces.selector.matchLabels",
-    "Gateway spec.tls.frontend.perPort[].port",
-    "Gateway spec.tls.frontend.perPort[].tls.validation.caCertificateRefs[].group",
-    "Gateway spec.tls.frontend.perPort[].tls.validation.caCertificateRefs[].kind",
-    "Gateway spec.tls.frontend.perPort[].tls.validation.caCertificateRefs[].name",
-    "Gateway spec.tls.frontend.perPort[].tls.validation.caCertificateRefs[].namespace",
-    "Gateway spec.tls.frontend.perPort[].tls.validation.mode",
     "GatewayClass spec.description",
     "HTTPRoute spec.rules[].name",
     "TLSRoute spec.rules[].name",

@@ -93,7 +93,7 @@ fn controllers() -> Vec<Rule> {
 }
 
 /// Matches every request.
-pub(in super::super) fn everything() -> Rule {
+fn everything() -> Rule {
     let all = || words(&["*"]);
     Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() }
 }

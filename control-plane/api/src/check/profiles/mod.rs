@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use portcullis_filter_config::FlowControlSchema;
 
 pub use built_in::BUILT_IN_PROFILES;
-pub(super) use built_in::everything;
 use built_in::{FROZEN, built_in};
 
 use super::denials::{check_denials, check_heartbeats};

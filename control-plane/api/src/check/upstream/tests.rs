@@ -1,10 +1,13 @@
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::attached::{PolicyInEffect, PolicyRole, behind_door, upstream_rules};
 use crate::check::{PeerName, Trust, UpstreamIdentity, check_cluster};
+use crate::kind::PolicyKind;
 use crate::parse::{parse_cluster, parse_upstream};
 use crate::references::assumed_material;
 
@@ -32,7 +35,7 @@ fn with(path: &str, value: Value) -> Value {
 
 fn check(spec: &Value) -> Checked<Cluster> {
     let raw = parse_upstream(&document(spec)).unwrap();
-    check_upstream(&raw, &assumed_material(&raw), false)
+    check_upstream(&raw, &assumed_material(&raw), &upstream_rules(&[]), false)
 }
 
 fn paths(spec: &Value) -> Vec<String> {
@@ -42,16 +45,19 @@ fn paths(spec: &Value) -> Vec<String> {
 #[test]
 fn fields_are_those_of_a_cluster_with_one_policy() {
     let mut spec = spec();
-    spec["servers"] = json!([{"endpoint": "https://10.0.0.2", "zone": "a"}, {"endpoint": "https://[2001:db8::1]:6443", "disabled": true}]);
+    spec["servers"] = json!([{"endpoint": "https://10.0.0.2", "zone": "a", "weight": 9}, {"endpoint": "https://[2001:db8::1]:6443", "disabled": true}]);
     spec["references"]["clientCA"] = json!({"secret": {"name": "ca"}});
     spec["requestTimeout"] = json!("90s");
     spec["healthCheck"] = json!({"path": "/livez"});
     spec["tokenAudiences"] = json!(["a"]);
     let cluster = check(&spec).outcome.unwrap();
     assert_eq!(cluster.name, "team-a/prod");
-    let servers: Vec<_> =
-        cluster.servers.iter().map(|one| (one.endpoint.to_string(), one.enabled, one.zone.as_str())).collect();
-    assert_eq!(servers, [("10.0.0.2:443".to_owned(), true, "a"), ("[2001:db8::1]:6443".to_owned(), false, "")]);
+    let servers: Vec<_> = cluster
+        .servers
+        .iter()
+        .map(|one| (one.endpoint.to_string(), one.enabled, one.zone.as_str(), one.weight))
+        .collect();
+    assert_eq!(servers, [("10.0.0.2:443".to_owned(), true, "a", 9), ("[2001:db8::1]:6443".to_owned(), false, "", 1)]);
     assert_eq!(cluster.peer_name, PeerName::Dns("kubernetes.default.svc".to_owned()));
     assert!(matches!(cluster.trust, Trust::Bundle(_)) && cluster.client_ca.is_some());
     assert_eq!((cluster.request_timeout.as_secs(), cluster.health_check.path.as_str()), (90, "/livez"));
@@ -59,8 +65,67 @@ fn fields_are_those_of_a_cluster_with_one_policy() {
     assert_eq!(cluster.upstream_identity, UpstreamIdentity::Impersonate);
     let [policy] = cluster.policies.as_slice() else { panic!("{:?}", cluster.policies) };
     assert!(policy.subset.is_none() && policy.deny.is_none() && policy.schema.is_none());
-    assert_eq!(policy.rules, [everything()]);
+    let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
+    assert_eq!(policy.rules, [serde_json::from_value(everything).unwrap()]);
     assert!(cluster.server_names.is_empty() && cluster.virtual_ips.is_empty() && cluster.extra_authorities.is_empty());
+}
+
+fn attached(kind: PolicyKind, role: PolicyRole, fields: Value) -> PolicyInEffect {
+    let (policy, why) = ("team-a/x".to_owned(), "overrides".to_owned());
+    PolicyInEffect { kind, policy, uid: None, role, why, fields: Ok(Arc::new(fields)) }
+}
+
+fn limits(max: i32) -> Value {
+    let fair = json!([{"name": "fair", "max": 3}]);
+    json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]}, "fairQueues": fair})
+}
+
+#[test]
+fn policies_are_in_effect_as_at_a_cluster() {
+    let rules = json!([{"verbs": ["get"], "apiGroups": ["*"], "resources": ["pods"]}]);
+    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]);
+    let dispatch = json!({"dispatchPolicies": [
+        {"rules": rules, "flowControlSchemaName": "few", "logMode": "on"}, {"rules": all, "flowControlSchemaName": "fair"},
+    ]});
+    let policies = [
+        attached(PolicyKind::Dispatch, PolicyRole::Decides, dispatch.clone()),
+        attached(PolicyKind::FlowControl, PolicyRole::Decides, limits(5)),
+    ];
+    let raw = parse_upstream(&document(&spec())).unwrap();
+    let check = |rules: &Value| check_upstream(&raw, &assumed_material(&raw), rules, false).outcome;
+    let found = check(&upstream_rules(&policies)).unwrap();
+    let mut twin = json!({
+        "apiVersion": crate::CLUSTER_API_VERSION, "kind": crate::CLUSTER_KIND, "metadata": {"name": "a.test"},
+        "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "clientConfig": {"insecure": true, "bearerToken": "YQ=="}},
+    });
+    twin["spec"]["dispatchPolicies"] = dispatch["dispatchPolicies"].clone();
+    twin["spec"]["flowControl"] = limits(5)["flowControl"].clone();
+    twin["spec"]["portcullis"] = json!({"fairQueues": limits(5)["fairQueues"]});
+    let cluster = check_cluster(&parse_cluster(&twin).unwrap(), false).outcome.unwrap();
+    let parts = |of: &Cluster| format!("{:?} {:?} {:?}", of.policies, of.schemas, of.fair_queues);
+    assert_eq!(parts(&found), parts(&cluster));
+
+    // A door lowers them as those of a cluster.
+    let door =
+        attached(PolicyKind::FlowControl, PolicyRole::Tightens, json!({"flowControl": limits(2)["flowControl"]}));
+    let lowered = check(&behind_door(&upstream_rules(&policies), &door).unwrap()).unwrap();
+    twin["spec"]["flowControl"] = limits(2)["flowControl"].clone();
+    let cluster = check_cluster(&parse_cluster(&twin).unwrap(), false).outcome.unwrap();
+    assert_eq!(parts(&lowered), parts(&cluster));
+    let without = check(&behind_door(&upstream_rules(&[]), &door).unwrap()).unwrap();
+    assert_eq!(parts(&without), parts(&check(&upstream_rules(&[])).unwrap()), "there is no such limit");
+
+    // A message names the policy of which a field is.
+    let alone = check(&upstream_rules(&policies[..1])).unwrap_err();
+    assert!(alone[0].message.starts_with("of DispatchPolicy team-a/x: "), "{alone:?}");
+    assert_eq!(alone[0].path, "spec.dispatchPolicies[0].flowControlSchemaName");
+    let wrong = PolicyInEffect { fields: Err("spec: no".to_owned()), ..policies[1].clone() };
+    let refused = check(&upstream_rules(&[wrong])).unwrap_err();
+    assert!(
+        refused
+            .iter()
+            .any(|one| one.message.contains("FlowControlPolicy team-a/x") && one.message.contains("spec: no"))
+    );
 }
 
 #[test]
@@ -68,6 +133,7 @@ fn mistake_is_reported_at_the_field_of_this_kind() {
     let ca = json!({"configMap": {"name": "ca"}});
     for (spec, path) in [
         (with("/servers", json!([])), "spec.servers"),
+        (with("/servers/0/weight", json!(0)), "spec.servers[0].weight"),
         (with("/serverName", json!("")), "spec.serverName"),
         (with("/serverName", json!("a_b")), "spec.serverName"),
         (with("/references/upstreamCA", Value::Null), "spec.references.upstreamCA"),
@@ -118,7 +184,10 @@ fn server_is_at_an_address_away_from_the_gateway() {
         assert_eq!(paths(&spec).is_empty(), is_allowed, "{endpoint}: {:?}", paths(&spec));
     }
     let raw = parse_upstream(&document(&with("/servers", json!([{"endpoint": "https://127.0.0.1:6443"}])))).unwrap();
-    assert!(check_upstream(&raw, &assumed_material(&raw), true).outcome.is_ok(), "as the lab's settings allow");
+    assert!(
+        check_upstream(&raw, &assumed_material(&raw), &upstream_rules(&[]), true).outcome.is_ok(),
+        "as the lab's settings allow"
+    );
 }
 
 #[test]
@@ -162,7 +231,7 @@ fn annotations_choose_neither_profile_nor_gates() {
         crate::PROFILE_ANNOTATION: "frozen", "proxy.kubegateway.io/feature-gates": "DenyAllRequests=true",
     });
     let raw = parse_upstream(&document).unwrap();
-    let cluster = check_upstream(&raw, &assumed_material(&raw), false).outcome.unwrap();
+    let cluster = check_upstream(&raw, &assumed_material(&raw), &upstream_rules(&[]), false).outcome.unwrap();
     assert!(!cluster.gates.deny_all_requests && cluster.profile.is_none());
 }
 
@@ -181,7 +250,7 @@ fn name_is_one_label_in_a_namespace() {
         let mut document = document(&spec());
         document["metadata"] = json!({"name": name, "namespace": namespace});
         let raw = parse_upstream(&document).unwrap();
-        let checked = check_upstream(&raw, &assumed_material(&raw), false);
+        let checked = check_upstream(&raw, &assumed_material(&raw), &upstream_rules(&[]), false);
         assert_eq!(checked.outcome.is_ok(), is_good, "{name:?} {namespace:?}: {checked:?}");
     }
 }
@@ -205,4 +274,20 @@ proptest! {
             prop_assert_eq!(upstream_of_key(&key), Some((namespace.as_str(), name.as_str())));
         }
     }
+}
+
+#[test]
+fn policies_of_doors_are_as_many_as_a_cluster_may_have() {
+    let raw = parse_upstream(&document(&spec())).unwrap();
+    let rules = json!([{"verbs": ["get"], "nonResourceURLs": ["/x"]}]);
+    let denial = json!({"rules": rules, "portcullis": {"action": "Deny"}});
+    let problems = |count: usize| {
+        let denials = json!({"dispatchPolicies": vec![denial.clone(); count]});
+        let door = attached(PolicyKind::Dispatch, PolicyRole::Tightens, denials);
+        let rules = behind_door(&upstream_rules(&[]), &door).unwrap();
+        check_upstream(&raw, &assumed_material(&raw), &rules, false).outcome.err().unwrap_or_default()
+    };
+    assert_eq!(problems(19_999), []);
+    let problems = problems(20_000);
+    assert!(problems.len() == 1 && problems[0].message.contains("20001"), "{problems:?}");
 }

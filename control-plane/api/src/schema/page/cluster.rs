@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 38] = [
+const DEFAULTS: [Default; 39] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.flowControl.flowControlSchemas[].counts", "`All`"),
@@ -73,6 +73,7 @@ const DEFAULTS: [Default; 38] = [
     ("spec.portcullis.requestHeader.tokenReview", "`true`"),
     ("spec.portcullis.requestHeader.user", "`system:portcullis`"),
     ("spec.portcullis.requestTimeout", "`75s`"),
+    ("spec.portcullis.servers[].weight", "`1`"),
     ("spec.portcullis.transport", "`TLSTerminate`"),
     ("spec.portcullis.upstreamIdentity", "`Impersonate`"),
 ];
@@ -143,6 +144,7 @@ fn defaults_are_those_of_the_check() {
     assert_eq!(cluster.audit_attribution.to_string(), written("spec.portcullis.auditAttribution"));
     assert_eq!(cluster.constrained_impersonation.to_string(), written("spec.portcullis.constrainedImpersonation"));
     assert_eq!(cluster.client_verification, ClientVerification::Request);
+    assert_eq!(cluster.servers[0].weight.to_string(), written("spec.portcullis.servers[].weight"));
     assert_eq!(cluster.transport.as_str(), written("spec.portcullis.transport"));
     assert_eq!(format!("{:?}", cluster.upstream_identity), written("spec.portcullis.upstreamIdentity"));
 }

@@ -30,8 +30,9 @@ The control plane writes it into the object in Kubernetes; of settings in a file
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 7] = [
+const WORDS: [(&str, &[&str]); 8] = [
     ("clientCANames", &["Sent", "Omitted"]),
+    ("listener.tls.minimumVersion", &["TLSv1_2", "TLSv1_3"]),
     ("metrics.users.mode", &["Off", "TopK"]),
     ("secondaryPools", &["Eager", "OnDemand"]),
     ("tracing.parents", &["Ignored", "Trusted"]),
@@ -41,7 +42,7 @@ const WORDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 28] = [
+const DEFAULTS: [Default; 29] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.defaultCertificate.secret.certificate", "`tls.crt`"),
@@ -55,6 +56,7 @@ const DEFAULTS: [Default; 28] = [
     ("spec.rebalance.connectionsPerSecond", "`10`"),
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
+    ("spec.listener.tls.minimumVersion", "`TLSv1_2`"),
     ("spec.listener.tunnel.header", "`X-Gardener-Destination`"),
     ("spec.metrics.users.k", "`100`"),
     ("spec.metrics.users.mode", "`Off`"),

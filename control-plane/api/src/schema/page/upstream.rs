@@ -21,7 +21,7 @@ const STATUS: &str = "
 |---|---|---|---|
 ";
 
-const DEFAULTS: [Default; 27] = [
+const DEFAULTS: [Default; 28] = [
     ("spec.servers[].disabled", "`false`"),
     ("spec.references.upstreamCA.secret.key", "`ca.crt`"),
     ("spec.references.clientCA.secret.key", "`ca.crt`"),
@@ -49,6 +49,7 @@ const DEFAULTS: [Default; 27] = [
     ("spec.auditAttribution", "`false`"),
     ("spec.constrainedImpersonation", "`false`"),
     ("spec.servers[].zone", "none"),
+    ("spec.servers[].weight", "`1`"),
 ];
 
 #[test]

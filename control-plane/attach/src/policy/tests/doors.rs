@@ -126,6 +126,18 @@ fn policy_at_a_door_only_tightens_whatever_its_namespace() {
 }
 
 #[test]
+fn policy_of_two_instances_is_refused_at_its_doors_and_holds() {
+    let both = json!([at("Gateway", "edge", None), at("Gateway", "none", None)]);
+    let mut attached = attach_policies(&[policy(Dispatch, ("infra", "x"), 2020, &both, &denies())], &[], &served());
+    let before = (told(&attached), attached.at_doors.clone());
+    attached.refuse_spanning_at_doors(&[((FlowControl, "infra/x".to_owned()), "two".to_owned())].into());
+    assert_eq!((told(&attached), attached.at_doors.clone()), before);
+    attached.refuse_spanning_at_doors(&[((Dispatch, "infra/x".to_owned()), "two".to_owned())].into());
+    let expected = ["infra/x edge: Accepted false SpansInstances", "infra/x none: Accepted false TargetNotFound"];
+    assert_eq!((told(&attached).as_slice(), attached.at_doors), (&expected.map(str::to_owned)[..], before.1));
+}
+
+#[test]
 fn oldest_policy_of_a_kind_has_its_door() {
     let at_gateway = json!([at("Gateway", "edge", None)]);
     let of = |name: &str, year: u32, kind: PolicyKind, strategy: &Value| {
@@ -194,7 +206,7 @@ fn policy_that_would_refuse_a_cluster_is_left_out_there() {
     let (tightened, unfit) = behind_doors(&document, &name, [&deny]);
     assert!(std::sync::Arc::ptr_eq(&tightened, &document));
     let key = UnfitPolicy { cluster: name.clone(), kind: Dispatch, policy: "team-a/x".to_owned() };
-    assert!(unfit[&key].contains("would be refused with it"), "{unfit:?}");
+    assert!(unfit[&key].contains("would be refused with it: spec.") && unfit[&key].ends_with(": invalid"), "{unfit:?}");
     let condition = affected_by(&[&deny], Some(&name), &unfit).remove(0);
     assert_eq!((condition.status, condition.reason), (false, "PolicyLeftOut"));
     let condition = affected_by(&[&deny], Some("b.test"), &unfit).remove(0);

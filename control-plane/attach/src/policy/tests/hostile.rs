@@ -114,6 +114,7 @@ fn tenant_that_would_refuse_the_cluster_is_left_out() {
     let attached =
         attach_policies(&[tenant(Dispatch, &json!({"dispatchPolicies": [denial("/x")]}))], &all_grants(), &passthrough);
     let condition = &attached.verdicts[0].ancestors[0].conditions[0];
-    assert!(condition.message.contains("would be refused with it"), "{}", condition.message);
+    assert!(condition.message.contains("would be refused with it: spec."), "{}", condition.message);
+    assert!(condition.message.ends_with(": invalid"), "it quotes nothing of the cluster: {}", condition.message);
     assert_eq!(in_effect(&attached, "a.test"), []);
 }

@@ -5,6 +5,7 @@ mod doors;
 mod hostile;
 mod properties;
 mod statuses;
+mod upstreams;
 mod verdicts;
 
 use std::sync::Arc;

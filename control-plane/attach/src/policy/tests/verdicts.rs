@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{
     HOME, all_grants, at_cluster, attach_policies, grant, in_effect, limit, merged, policy, rules, targets, told,
 };
-use crate::policy::{PolicyObject, PolicyTargets, PolicyVerdict};
+use crate::policy::{PolicyObject, PolicyTargets, PolicyVerdict, overriding_policy};
 
 const DISPATCH: PolicyKind = PolicyKind::Dispatch;
 
@@ -32,6 +32,32 @@ fn policy_of_the_control_planes_namespace_decides() {
     assert_eq!(affected.len(), 1);
     assert_eq!(affected[0].kind, "portcullis.dev/DispatchPolicyAffected");
     assert!(affected[0].message.starts_with("DispatchPolicy portcullis/x decides"), "{}", affected[0].message);
+}
+
+/// A condition is all that a tool has that only reads the object.
+#[test]
+fn condition_says_which_policy_overrides() {
+    let at = json!([at_cluster("a.test")]);
+    let tightens = policy(PolicyKind::FlowControl, ("team-a", "t"), 2019, &at, &json!({"overrides": limit("few", 3)}));
+    let decides = |strategy: &str, name: &str| {
+        policy(PolicyKind::FlowControl, (HOME, name), 2020, &at, &json!({strategy: limit("few", 3)}))
+    };
+    for (policies, expected) in [
+        (vec![tightens.clone()], None),
+        (vec![tightens.clone(), decides("overrides", "x")], Some("FlowControlPolicy portcullis/x")),
+        (vec![decides("overrides", "x")], Some("FlowControlPolicy portcullis/x")),
+    ] {
+        let affected = attach_policies(&policies, &all_grants(), &targets()).affected("a.test");
+        let messages: Vec<&str> = affected.iter().map(|one| one.message.as_str()).collect();
+        assert_eq!(messages.iter().find_map(|message| overriding_policy(message)), expected, "{messages:?}");
+    }
+    let mut without = targets();
+    let mut own = without.clusters["a.test"].as_ref().clone();
+    own["spec"].as_object_mut().unwrap().remove("flowControl");
+    own["spec"]["dispatchPolicies"] = json!([{"rules": rules()}]);
+    without.clusters.insert("a.test".to_owned(), std::sync::Arc::new(own));
+    let affected = attach_policies(&[decides("defaults", "x")], &[], &without).affected("a.test");
+    assert!(affected.len() == 1 && overriding_policy(&affected[0].message).is_none(), "{affected:?}");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use portcullis_api::status::{State, sanitize};
 
 use super::html::Html;
 use super::layout::{close_table, mark, open_table};
-use crate::serve::status::{NodeReport, ObjectStatus, StatusBody};
+use crate::serve::object_status::ObjectStatus;
+use crate::serve::status::{NodeReport, StatusBody};
 
 /// Most rows of a table, and most messages of a row; `portcullis status` has them all.
 const MAX_ROWS: usize = 200;

@@ -3,7 +3,6 @@
 use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
-use portcullis_api::CLUSTER_KIND;
 use serde::Deserialize;
 
 use super::cluster_page;
@@ -69,12 +68,7 @@ pub(super) async fn cluster(
         return Ok((StatusCode::NOT_FOUND, Html(text)).into_response());
     };
     let status = console.data.status();
-    let is_it = |object: &&crate::serve::status::ObjectStatus| {
-        object.diagnosis.kind == CLUSTER_KIND && object.diagnosis.name == name
-    };
-    // Of those that share a name the one that is served.
-    let objects = || status.objects.iter().map(AsRef::as_ref).filter(is_it);
-    let object = objects().find(|object| object.diagnosis.accepted).or_else(|| objects().next());
+    let object = status.objects.cluster(&name);
     let frame =
         Frame { title: &name, place: ConsolePage::Cluster, reader: visit.label(), events: Some("/ui/api/events") };
     let text = page(&frame, |html| {

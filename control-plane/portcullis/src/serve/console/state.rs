@@ -2,7 +2,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use portcullis_api::CLUSTER_KIND;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Denied, LoginPolicy, Reader};
@@ -10,7 +9,6 @@ use super::data::ConsoleData;
 use super::question::{Explained, Question, QuestionError};
 use crate::explain::ExplainedObjects;
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
-use crate::serve::status::ObjectStatus;
 use crate::serve::turns::without_turn;
 
 /// The number of streams of events: of all readers, and of one who has a name.
@@ -143,9 +141,7 @@ impl Console {
 
     /// The instances of a cluster as the control plane has them, its holder first; `None` if it is not known yet.
     fn instances_of(&self, cluster: &str) -> Option<Vec<String>> {
-        let status = self.data.status();
-        let is_it = |one: &&Arc<ObjectStatus>| one.diagnosis.kind == CLUSTER_KIND && one.diagnosis.name == cluster;
-        status.objects.iter().find(is_it).map(|object| object.instances.clone())
+        self.data.status().objects.cluster(cluster).map(|object| object.instances.clone())
     }
 
     /// The answer to a question about a cluster that the reader may see, or why there is none.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::status::{DiscoveryFacts, Timestamp};
 use portcullis_api::{Discovered, DiscoveredServer, MAX_SERVERS, is_allowed_server};
+use portcullis_xds::ChangedNames;
 
+use super::super::changed_keys::changed_keys;
 use super::super::metrics::DiscoveryCounts;
 use super::slices::SliceServers;
 use super::want::{AnswerKey, Want, Wants};
@@ -209,6 +211,11 @@ impl Answers {
         })
     }
 
+    /// Adds the names of objects whose answer is another one than before.
+    pub(in super::super) fn add_changed(&self, before: &Self, changed: &mut ChangedNames) {
+        changed_keys(&before.by_name, &self.by_name).into_iter().for_each(|name| changed.add(name.as_str()));
+    }
+
     /// The next time at which a server may be let go.
     pub(super) fn next_settlement(&self) -> Option<Instant> {
         let waiting = self.by_name.values().filter(|answer| answer.servers.len() > answer.named.len());
@@ -278,6 +285,19 @@ impl Answers {
 
 #[cfg(test)]
 impl Answers {
+    /// Answers with so many servers for objects of files.
+    pub(in super::super) fn of_counts(all: &[(String, u8)]) -> Self {
+        let one = |(name, count): &(String, u8)| {
+            let text = String::new;
+            let key = AnswerKey { name: name.clone(), uid: text(), source: "a source".to_owned(), place: text() };
+            let server = |last: u8| DiscoveredServer { ip: [10, 0, 0, last].into(), port: 6443, zone: String::new() };
+            let mut answer = Answer::none(key, SystemTime::UNIX_EPOCH);
+            answer.servers = (0..*count).map(server).collect();
+            (name.clone(), answer)
+        };
+        Self { by_name: all.iter().map(one).collect(), has_kubernetes: true }
+    }
+
     /// The failure of each want's source.
     pub(in super::super) fn failed(wants: &Wants) -> Self {
         let mut answers = Self { has_kubernetes: true, ..Self::default() };

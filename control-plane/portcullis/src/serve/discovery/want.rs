@@ -235,17 +235,23 @@ fn access(cluster: &Cluster, settings: &Settings) -> Option<UpstreamAccess> {
 #[derive(Default)]
 pub(super) struct WantCache {
     known: BTreeMap<String, (Arc<Value>, Option<Arc<Want>>)>,
-    settings: Option<Settings>,
+    settings: Settings,
 }
 
 impl WantCache {
+    /// Reads all anew if these settings are other ones. Returns whether they are.
+    pub(super) fn follow(&mut self, settings: &Settings) -> bool {
+        let is_other = self.settings != *settings;
+        if is_other {
+            *self = Self { settings: settings.clone(), known: BTreeMap::new() };
+        }
+        is_other
+    }
+
     /// The want of a document with its references resolved. A document that cannot be served wants nothing.
-    pub(super) fn want(&mut self, document: &Arc<Value>, settings: &Settings) -> Option<Arc<Want>> {
+    pub(super) fn want(&mut self, document: &Arc<Value>) -> Option<Arc<Want>> {
         // Not by a pointer, which is taken apart for each of thousands of documents.
         document.get("spec")?.get("portcullis")?.get("discovery")?;
-        if self.settings.as_ref() != Some(settings) {
-            *self = Self { settings: Some(settings.clone()), ..Self::default() };
-        }
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if let Some((known, want)) = self.known.get(name)
             && (Arc::ptr_eq(known, document) || known == document)
@@ -254,8 +260,8 @@ impl WantCache {
         }
         let cluster = parse_cluster(document)
             .ok()
-            .and_then(|raw| check_cluster(&raw, settings.allow_loopback_upstreams).outcome.ok());
-        let want = cluster.and_then(|cluster| Want::of(&cluster, settings)).map(Arc::new);
+            .and_then(|raw| check_cluster(&raw, self.settings.allow_loopback_upstreams).outcome.ok());
+        let want = cluster.and_then(|cluster| Want::of(&cluster, &self.settings)).map(Arc::new);
         self.known.insert(name.to_owned(), (Arc::clone(document), want.clone()));
         want
     }

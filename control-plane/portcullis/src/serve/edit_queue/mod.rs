@@ -11,32 +11,40 @@
 //! the round that takes other settings or instances.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
+//! - [`versions`]: how the newest versions differ from those that were translated last.
 //! - [`tenant_queue`]: the order.
 
 mod tenant_queue;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_instances::MemberHolder;
-use portcullis_sources::{NoticedAt, ObjectSet, Place};
+use portcullis_sources::{NoticedAt, ObjectSet};
 use serde_json::Value;
 
-use self::tenant_queue::TenantQueue;
-use super::references::{Resolved, ResolvedCluster};
-use super::retention::is_same_object;
+use self::tenant_queue::{RoundBudget, TenantQueue};
+use self::versions::{EditKey, Edits, NewestVersions, ObjectVersion, succeeded};
+use super::references::Resolved;
 
-/// Weight of the edits of one round. An object of a usual size has one.
+/// The edits of one round, by the number of objects. A round has work for all of these, whatever is edited, and takes about as much time
+/// for its edits: one tenant's edit waits for a round of others for twice that work at most, and a bulk edit takes twice its own time.
+fn budget(objects: usize) -> RoundBudget {
+    let most = u64::try_from(objects / OBJECTS_OF_WEIGHT).unwrap_or(u64::MAX).clamp(LEAST_ROUND, ROUND);
+    // A tenant with an edit in each round leaves others as much of it.
+    RoundBudget { least: most / 4, most }
+}
+
+/// Objects for which a round has as much work as for the edit of one, if that is of a usual size.
+const OBJECTS_OF_WEIGHT: usize = 64;
+/// Most edits of a round: their weight, which is one for an object of a usual size.
 const ROUND: u64 = 128;
-
-/// JSON values of a document that make one more of its weight.
-const VALUES_OF_WEIGHT: u64 = 1_000;
-
-/// An object by its name, and by its position among those of the same name, of which files may hold several.
-type EditKey = (String, usize);
+/// The same among few objects.
+const LEAST_ROUND: u64 = 2;
 
 /// The edits that wait, and the versions from before.
 #[derive(Default)]
@@ -44,8 +52,10 @@ pub(super) struct EditQueue {
     queue: TenantQueue<MemberHolder, EditKey>,
     /// When the edit of each one that waits was noticed.
     noticed: BTreeMap<EditKey, Instant>,
-    /// The versions that were translated last, in their order; `None` before the first ones.
+    /// The versions that were translated last, in their order; `None` before the first ones, and where no edit of the next round waits.
     versions: Option<Vec<ObjectVersion>>,
+    /// Whether there were first ones.
+    is_begun: bool,
     /// The settings and instances with which they were.
     common: CommonObjects,
 }
@@ -58,14 +68,6 @@ struct CommonObjects {
     instances: Vec<Arc<Value>>,
 }
 
-/// A version of an object.
-#[derive(Clone)]
-struct ObjectVersion {
-    written: Arc<Value>,
-    place: Option<Place>,
-    resolved: ResolvedCluster,
-}
-
 impl EditQueue {
     /// The set of objects to translate next: the newest one, with the versions from before in place of edits that wait; `None` if none
     /// does. Without an owner of objects (`owner`), and with other settings or instances than before, none does.
@@ -75,28 +77,29 @@ impl EditQueue {
         owner: Option<impl Fn(&Value) -> MemberHolder>,
         now: Instant,
     ) -> (Option<ObjectSet>, Resolved) {
-        let newest = versions(objects, resolved);
+        let newest = NewestVersions { objects, resolved: &resolved };
         let is_other_common = self.follow_common(objects);
+        // The round after the first one, or after that of the first instances, may have owners.
+        let may_have_owners = !objects.instances.is_empty() || !self.is_begun;
+        let is_kept = owner.is_some() || may_have_owners;
+        self.is_begun = true;
         let owner = owner.filter(|_| !is_other_common);
-        let (Some(before), Some(owner)) = (self.versions.take(), owner) else { return self.take_all(newest) };
-        let edits = Edits::between(&before, &newest);
-        if edits.dirty.is_empty() {
-            return self.take_all(newest);
-        }
-        self.follow(&edits, &newest, owner, objects.noticed.0.unwrap_or(now));
-        let version = |key: &EditKey| newest.get(*edits.dirty.get(key)?);
-        let weight = |key: &EditKey| version(key).map_or(1, ObjectVersion::weight);
-        let taken: HashSet<EditKey> = self.queue.take(ROUND, weight).into_iter().collect();
+        let (Some(before), Some(owner)) = (self.versions.take(), owner) else {
+            self.clear();
+            self.versions = is_kept.then(|| newest.all());
+            return (None, resolved);
+        };
+        let (edits, others) = Edits::between(&before, newest);
+        self.follow(&edits, newest, owner, objects.noticed.0.unwrap_or(now));
+        let weight = |key: &EditKey| edits.dirty.get(key).map_or(1, |at| newest.weight(*at));
+        let taken: HashSet<EditKey> = self.queue.take(&budget(newest.len()), weight).into_iter().collect();
         let oldest = taken.iter().filter_map(|key| self.noticed.remove(key)).min();
         if self.queue.is_empty() {
-            return self.take_all(newest);
+            self.clear();
+            self.versions = Some(succeeded(before, newest, others, &HashMap::new()));
+            return (None, resolved);
         }
-        let waiting = edits.waiting(&taken);
-        let next = newest.into_iter().enumerate().filter_map(|(at, version)| match waiting.get(&at) {
-            Some(known) => before.get((*known)?).cloned(),
-            None => Some(version),
-        });
-        let next: Vec<ObjectVersion> = next.collect();
+        let next = succeeded(before, newest, others, &edits.waiting(&taken));
         let mut set = objects.clone();
         set.clusters = next.iter().map(|one| Arc::clone(&one.written)).collect();
         set.cluster_places = next.iter().filter_map(|one| one.place.clone()).collect();
@@ -135,18 +138,15 @@ impl EditQueue {
         !is_same
     }
 
-    fn take_all(&mut self, newest: Vec<ObjectVersion>) -> (Option<ObjectSet>, Resolved) {
+    fn clear(&mut self) {
         self.queue.clear();
         self.noticed.clear();
-        let resolved = newest.iter().map(|one| one.resolved.clone()).collect();
-        self.versions = Some(newest);
-        (None, resolved)
     }
 
     fn follow(
         &mut self,
         edits: &Edits,
-        newest: &[ObjectVersion],
+        newest: NewestVersions<'_>,
         owner: impl Fn(&Value) -> MemberHolder,
         noticed: Instant,
     ) {
@@ -157,96 +157,9 @@ impl EditQueue {
         let mut dirty: Vec<(&EditKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
         dirty.sort_unstable_by_key(|(_, at)| *at);
         for (key, at) in dirty {
-            let Some(version) = newest.get(at) else { continue };
+            let Some(document) = newest.document(at) else { continue };
             self.noticed.entry(key.clone()).or_insert(noticed);
-            self.queue.add(key.clone(), || owner(&version.resolved.document));
+            self.queue.add(key.clone(), || owner(document));
         }
     }
-}
-
-/// The difference between two sets.
-struct Edits {
-    /// The objects that are new or other ones, by their positions in the newer set.
-    dirty: HashMap<EditKey, usize>,
-    /// The positions in the older set of those that were there. Another object of the same name was not: its removal does not wait.
-    known: HashMap<usize, usize>,
-    /// The objects that are other ones than those that were there under their names.
-    replaced: HashSet<EditKey>,
-}
-
-impl Edits {
-    fn between(before: &[ObjectVersion], newest: &[ObjectVersion]) -> Self {
-        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new(), replaced: HashSet::new() };
-        let is_same =
-            before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
-        if is_same {
-            return edits;
-        }
-        let of_before: HashMap<(&str, usize), usize> = keys(before).zip(0..).collect();
-        for (at, ((name, number), version)) in keys(newest).zip(newest).enumerate() {
-            let known = of_before.get(&(name, number)).copied();
-            let older = known.and_then(|known| before.get(known));
-            if older.is_some_and(|older| older.is_same(version)) {
-                continue;
-            }
-            edits.dirty.insert((name.to_owned(), number), at);
-            let is_there = older.is_some_and(|older| is_same_object(&older.written, &version.written));
-            if older.is_some() && !is_there {
-                edits.replaced.insert((name.to_owned(), number));
-            }
-            edits.known.extend(known.filter(|_| is_there).map(|known| (at, known)));
-        }
-        edits
-    }
-
-    /// The positions in the newer set of what waits, with those in the older one.
-    fn waiting(&self, taken: &HashSet<EditKey>) -> HashMap<usize, Option<usize>> {
-        let waiting = self.dirty.iter().filter(|(key, _)| !taken.contains(*key));
-        waiting.map(|(_, at)| (*at, self.known.get(at).copied())).collect()
-    }
-}
-
-/// The keys of versions, in their order.
-fn keys(versions: &[ObjectVersion]) -> impl Iterator<Item = (&str, usize)> {
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    versions.iter().map(move |version| {
-        let name = version.written.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let number = numbers.entry(name).or_default();
-        *number = number.saturating_add(1);
-        (name, *number)
-    })
-}
-
-fn versions(objects: &ObjectSet, resolved: Resolved) -> Vec<ObjectVersion> {
-    let places = objects.cluster_places.iter().cloned().map(Some).chain(std::iter::repeat(None));
-    let all = objects.clusters.iter().zip(places).zip(resolved.into_clusters());
-    all.map(|((written, place), resolved)| ObjectVersion { written: Arc::clone(written), place, resolved }).collect()
-}
-
-impl ObjectVersion {
-    fn is_shared_with(&self, other: &Self) -> bool {
-        let (own, others) = (&self.resolved, &other.resolved);
-        Arc::ptr_eq(&self.written, &other.written) && Arc::ptr_eq(&own.document, &others.document)
-    }
-
-    /// Whether nothing is to be translated anew.
-    fn is_same(&self, other: &Self) -> bool {
-        self.is_shared_with(other)
-            || (self.written == other.written && self.resolved.document == other.resolved.document)
-    }
-
-    /// By its size, which translation's time grows with.
-    fn weight(&self) -> u64 {
-        values(&self.resolved.document).checked_div(VALUES_OF_WEIGHT).unwrap_or_default().saturating_add(1)
-    }
-}
-
-/// The number of values in one. JSON that was read is 128 levels deep at most.
-fn values(value: &Value) -> u64 {
-    let inner = match value {
-        Value::Array(all) => all.iter().map(values).fold(0, u64::saturating_add),
-        Value::Object(all) => all.values().map(values).fold(0, u64::saturating_add),
-        _ => 0,
-    };
-    inner.saturating_add(1)
 }

@@ -21,6 +21,14 @@ struct TenantLine<K> {
     start: u64,
 }
 
+/// The weights of things that are taken at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoundBudget {
+    /// Those that may be taken beside a tenant's who is done.
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
 impl<T, K> Default for TenantQueue<T, K> {
     fn default() -> Self {
         Self { lines: BTreeMap::new(), tenants: BTreeMap::new(), clock: 0 }
@@ -46,10 +54,13 @@ impl<T: Ord + Clone, K: Ord + Clone> TenantQueue<T, K> {
         self.forget_empty();
     }
 
-    /// Takes things until their weights together are `budget` or more: at least one, if there is any. The weight of each is one at
-    /// least.
-    pub(super) fn take(&mut self, budget: u64, weight: impl Fn(&K) -> u64) -> Vec<K> {
+    /// Takes things until their weights together are the most of the budget or more: at least one, if there is any. A tenant who has
+    /// nothing left ends it before, once the least of the budget is used and each other one has had as much. The weight of each thing is
+    /// one at least.
+    pub(super) fn take(&mut self, budget: &RoundBudget, weight: impl Fn(&K) -> u64) -> Vec<K> {
         let (mut taken, mut used) = (Vec::new(), 0_u64);
+        // The last tag of the first tenant who is done.
+        let mut done: Option<u64> = None;
         // Only the line from which the last one was taken has another first one: the others are weighed once.
         let tag_of = |line: &TenantLine<K>| {
             let first = line.waiting.front()?;
@@ -59,15 +70,23 @@ impl<T: Ord + Clone, K: Ord + Clone> TenantQueue<T, K> {
         for (tenant, line) in &self.lines {
             tags.extend(tag_of(line).map(|tag| (tenant.clone(), tag)));
         }
-        while used < budget {
+        while used < budget.most {
             let next = tags.iter().min_by_key(|(_, tag)| **tag).map(|(tenant, tag)| (tenant.clone(), *tag));
             let Some((tenant, tag)) = next else { break };
+            if used >= budget.least && done.is_some_and(|done| tag > done) {
+                break;
+            }
             tags.remove(&tenant);
             let Some(line) = self.lines.get_mut(&tenant) else { break };
             let Some(key) = line.waiting.pop_front() else { break };
             used = used.saturating_add(tag.saturating_sub(line.start));
             (line.start, self.clock) = (tag, self.clock.max(tag));
-            tags.extend(tag_of(line).map(|tag| (tenant, tag)));
+            match tag_of(line) {
+                Some(next) => {
+                    tags.insert(tenant, next);
+                }
+                None => done = done.or(Some(tag)),
+            }
             self.tenants.remove(&key);
             taken.push(key);
         }
@@ -104,18 +123,43 @@ mod tests {
 
     use super::*;
 
+    /// As much as that, even if a tenant is done.
+    fn all(most: u64) -> RoundBudget {
+        RoundBudget { least: most, most }
+    }
+
     #[test]
     fn tenants_are_served_in_turn_and_a_thing_waits_once() {
         let mut queue: TenantQueue<&str, u32> = TenantQueue::default();
         (0..100).for_each(|key| queue.add(key, || "storm"));
-        assert_eq!(queue.take(3, |_| 1), [0, 1, 2]);
+        assert_eq!(queue.take(&all(3), |_| 1), [0, 1, 2]);
         queue.add(200, || "quiet");
         queue.add(5, || "quiet");
-        assert_eq!(queue.take(2, |_| 1), [200, 3], "another one's turn comes first");
+        assert_eq!(queue.take(&all(2), |_| 1), [200, 3], "another one's turn comes first");
         assert_eq!(queue.lengths().collect::<Vec<_>>(), [(&"storm", 96)], "one that waits stays where it is");
         queue.retain(|key| *key > 97);
-        assert_eq!(queue.take(100, |_| 1), [98, 99]);
-        assert!(queue.is_empty() && queue.take(1, |_| 1).is_empty());
+        assert_eq!(queue.take(&all(100), |_| 1), [98, 99]);
+        assert!(queue.is_empty() && queue.take(&all(1), |_| 1).is_empty());
+    }
+
+    /// Else its result would wait for that of others.
+    #[test]
+    fn tenant_who_is_done_ends_the_round_when_others_had_as_much() {
+        let round = |edits: [u32; 3], budget: RoundBudget| {
+            let mut queue: TenantQueue<usize, (usize, u32)> = TenantQueue::default();
+            for (tenant, count) in edits.into_iter().enumerate() {
+                (0..count).for_each(|number| queue.add((tenant, number), || tenant));
+            }
+            let taken = queue.take(&budget, |_| 1);
+            [0, 1, 2].map(|tenant| taken.iter().filter(|(of, _)| *of == tenant).count())
+        };
+        let budget = RoundBudget { least: 1, most: 50 };
+        assert_eq!(round([100, 1, 0], budget), [1, 1, 0]);
+        assert_eq!(round([100, 3, 7], budget), [3, 3, 3]);
+        assert_eq!(round([0, 1, 1], budget), [0, 1, 1]);
+        assert_eq!(round([100, 0, 0], budget), [50, 0, 0]);
+        assert_eq!(round([100, 100, 0], budget), [25, 25, 0]);
+        assert_eq!(round([100, 1, 1], RoundBudget { least: 10, ..budget }), [8, 1, 1]);
     }
 
     #[test]
@@ -124,9 +168,9 @@ mod tests {
         (0..3).for_each(|key| queue.add(key, || "heavy"));
         (10..14).for_each(|key| queue.add(key, || "light"));
         let weight = |key: &u32| if *key < 10 { 3 } else { 1 };
-        assert_eq!(queue.take(1, weight), [10]);
-        assert_eq!(queue.take(5, weight).iter().filter(|key| **key >= 10).count(), 2);
-        assert_eq!(queue.take(u64::MAX, |_| 0).len(), 3);
+        assert_eq!(queue.take(&all(1), weight), [10]);
+        assert_eq!(queue.take(&all(5), weight).iter().filter(|key| **key >= 10).count(), 2);
+        assert_eq!(queue.take(&all(u64::MAX), |_| 0).len(), 3);
     }
 
     /// In each round some arrive: the tenant, how many and how heavy they are.
@@ -156,7 +200,7 @@ mod tests {
                 weights.insert(next, 1);
                 added.insert(next);
                 queue.add(next, || QUIET);
-                let round = queue.take(budget, |key| weights[key]);
+                let round = queue.take(&all(budget), |key| weights[key]);
                 prop_assert!(round.contains(&next), "{round:?} without {next}");
                 let used: u64 = round.iter().map(|key| weights[key]).sum();
                 prop_assert!(used < budget + 8, "a round is bounded: {used}");
@@ -165,7 +209,7 @@ mod tests {
                 }
             }
             while !queue.is_empty() {
-                taken.extend(queue.take(budget, |key| weights[key]));
+                taken.extend(queue.take(&all(budget), |key| weights[key]));
             }
             prop_assert_eq!(added, taken);
         }
@@ -176,7 +220,7 @@ mod tests {
             for (tenant, _) in weights.iter().enumerate() {
                 (0..2_000_usize).for_each(|number| queue.add((tenant, number), || tenant));
             }
-            let taken = queue.take(1_000, |(tenant, _)| weights[*tenant]);
+            let taken = queue.take(&all(1_000), |(tenant, _)| weights[*tenant]);
             let share = |tenant| taken.iter().filter(|(of, _)| *of == tenant).count() as u64 * weights[tenant];
             let shares: Vec<u64> = (0..weights.len()).map(share).collect();
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());

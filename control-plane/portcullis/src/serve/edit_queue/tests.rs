@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::references::Resolved;
-use super::{EditQueue, ROUND};
+use super::{EditQueue, LEAST_ROUND, ROUND, budget};
 
 /// The source's objects: by name, their tenant and the number of their edition.
 type Editions = BTreeMap<String, (&'static str, u32)>;
@@ -58,6 +58,27 @@ fn first_set_and_undivided_sets_are_taken_whole() {
     assert_eq!(resolved.documents.len(), 1_000);
 }
 
+/// Of many objects nothing is kept that no edit waits for; those of the round that brings the first instances are.
+#[test]
+fn versions_are_kept_where_edits_may_wait() {
+    let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+    let mut take = |edition: u32, instances: usize, has_owner: bool| {
+        put(&mut editions, "a", 0..1_000, edition);
+        let mut objects = set(&editions);
+        objects.instances = (0..instances).map(|_| Arc::default()).collect();
+        let owner = has_owner.then_some(owner);
+        let (paced, _) = queue.take((&objects, Resolved::of(&objects)), owner, Instant::now());
+        (paced.is_some(), queue.versions.is_some())
+    };
+    assert_eq!(take(1, 0, false), (false, true), "there may have been instances before the start");
+    assert_eq!(take(2, 0, false), (false, false));
+    assert_eq!(take(3, 1, false), (false, true), "the first instance");
+    assert_eq!(take(4, 1, true), (true, true));
+    assert_eq!(take(5, 0, true), (false, true), "the last instance is gone, and comes with all edits");
+    assert_eq!(take(6, 0, true), (true, true), "its view is there");
+    assert_eq!(take(7, 0, false), (false, false));
+}
+
 #[test]
 fn storm_leaves_another_tenants_edit_in_the_next_round() {
     let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
@@ -67,7 +88,7 @@ fn storm_leaves_another_tenants_edit_in_the_next_round() {
     put(&mut editions, "a", 0..1_000, 2);
     let translated = next(&mut queue, &editions);
     let taken = translated.values().filter(|edition| **edition == 2).count();
-    assert_eq!(u64::try_from(taken).unwrap(), ROUND);
+    assert_eq!(u64::try_from(taken).unwrap(), budget(1_002).most);
     assert_eq!(translated.len(), 1_002, "what waits is there as it was");
     put(&mut editions, "b", 1..3, 2);
     editions.remove("a-999");
@@ -81,7 +102,27 @@ fn storm_leaves_another_tenants_edit_in_the_next_round() {
     put(&mut editions, "a", 500..999, 3);
     put(&mut editions, "a", 900..999, 1);
     let rounds = (0..100).find(|_| next(&mut queue, &editions) == newest(&editions) && !queue.is_behind());
-    assert!(rounds.is_some_and(|rounds| rounds < 8), "{rounds:?}");
+    assert!(rounds.is_some_and(|rounds| rounds < 1_000 / 15), "{rounds:?}");
+}
+
+/// As long as the rest of a round.
+#[test]
+fn round_grows_with_the_number_of_objects() {
+    let rounds = [0, 127, 192, 1_000, 10_000, usize::MAX].map(|objects| budget(objects).most);
+    assert_eq!(rounds, [LEAST_ROUND, LEAST_ROUND, 3, 15, ROUND, ROUND]);
+}
+
+#[test]
+fn edit_of_another_tenant_has_a_round_almost_alone() {
+    let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+    put(&mut editions, "a", 0..5_000, 1);
+    put(&mut editions, "b", 0..1, 1);
+    next(&mut queue, &editions);
+    put(&mut editions, "a", 0..5_000, 2);
+    put(&mut editions, "b", 0..1, 2);
+    let translated = next(&mut queue, &editions);
+    let taken = translated.values().filter(|edition| **edition == 2).count();
+    assert_eq!((u64::try_from(taken).unwrap(), translated["b-0"]), (budget(5_001).least, 2));
 }
 
 /// Objects are edited first, and then what was to hold for them until then: in the other order both would be open.
@@ -158,7 +199,7 @@ fn object_made_anew_is_not_there_as_the_one_before() {
     for _ in 0..2 {
         assert_eq!(next(3, "two"), (COUNT - 1, None), "one is removed, the other waits");
     }
-    let rounds = (0..20).find(|_| next(3, "two") == (COUNT, Some("two".to_owned())));
+    let rounds = (0..100).find(|_| next(3, "two") == (COUNT, Some("two".to_owned())));
     assert!(rounds.is_some(), "it has its round");
 }
 
@@ -192,11 +233,13 @@ proptest! {
                 changed += u64::from(before.get(name) != Some(edition));
             }
             prop_assert!(before.keys().all(|name| translated.contains_key(name) || !newest.contains_key(name)));
-            prop_assert!(changed <= ROUND, "{changed}");
+            prop_assert!(changed <= budget(newest.len()).most, "{changed}");
             before = translated;
         }
-        for _ in 0..10 {
-            before = next(&mut queue, &editions);
+        for _ in 0..400 {
+            if queue.is_behind() {
+                before = next(&mut queue, &editions);
+            }
         }
         prop_assert!(!queue.is_behind());
         prop_assert_eq!(before, newest(&editions));

@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use portcullis_core::observe::Outcome;
-use portcullis_xds::{Membership, node_owner};
+use portcullis_xds::{ChangedNames, InstanceShares, Membership, OwnerBytes, node_owner};
 
-use super::super::owner_bytes::{InstanceShares, OwnerBytes};
 use super::super::report_origin::ReportOrigin;
 use super::fleet_time::FleetTime;
 use super::process::{KnownObjects, ProcessActivity, ProcessPart};
@@ -50,6 +49,8 @@ pub(super) struct GatewayActivity {
     /// The objects, as soon as there are any.
     known: Option<KnownObjects>,
     bytes: OwnerBytes,
+    /// The clusters of which a gateway's activity may be otherwise than when they were taken last.
+    touched: ChangedNames,
 }
 
 /// A gateway that is remembered.
@@ -90,12 +91,14 @@ impl GatewayActivity {
         if gateway.membership != *from.membership {
             gateway.membership = from.membership.clone();
         }
+        part.clusters.iter().for_each(|message| self.touched.add(message.cluster.as_str()));
         let gateway = &mut gateway.process;
         let room = if gateway.bytes() < little { of_all } else { of_all.saturating_sub(reserve) };
         let has_room = self.bytes.has_room(owner, 1, room, &instances);
         let before = gateway.bytes();
         if gateway.process != process {
             *gateway = new();
+            self.touched.add_all();
         }
         gateway.take(&part, self.known.as_ref(), has_room, at);
         self.bytes.change(owner, before, gateway.bytes());
@@ -128,15 +131,36 @@ impl GatewayActivity {
     fn forget(&mut self, at: Instant, age: Duration) {
         let is_young =
             |gateway: &ProcessActivity| gateway.heard().is_some_and(|heard| at.saturating_duration_since(heard) <= age);
+        let count = self.gateways.len();
         self.gateways.retain(|_, gateway| is_young(&gateway.process));
+        if self.gateways.len() < count {
+            self.touched.add_all();
+        }
         self.recount();
     }
 
     /// Follows the objects.
     pub(super) fn follow(&mut self, objects: KnownObjects) {
+        self.touched.add_all();
         self.gateways.values_mut().for_each(|gateway| gateway.process.retain_known(&objects));
         self.recount();
         self.known = Some(objects);
+    }
+
+    /// Follows some of the objects, each by its word; `None` if there is none of that name any more. Before all were followed, nothing
+    /// is known of them.
+    pub(super) fn follow_some(&mut self, changed: &BTreeMap<&str, Option<String>>) {
+        let Some(objects) = &mut self.known else { return };
+        for (name, word) in changed {
+            match word {
+                Some(word) => objects.insert((*name).to_owned(), word.clone()),
+                None => objects.remove(*name),
+            };
+            self.touched.add(*name);
+        }
+        let (objects, names) = (&*objects, changed.keys().copied().collect());
+        self.gateways.values_mut().for_each(|gateway| gateway.process.retain_known_of(&names, objects));
+        self.recount();
     }
 
     /// Forgets gateways that have gone.
@@ -144,18 +168,18 @@ impl GatewayActivity {
         self.forget(now, MEMORY);
     }
 
-    /// Forgets the activity of a cluster whose object is another one now.
-    pub(super) fn forget_cluster(&mut self, name: &str) {
-        self.gateways.values_mut().for_each(|gateway| gateway.process.forget_cluster(name));
+    /// Forgets the activity of clusters of these names. `is_kept` says at which gateways it stays.
+    pub(super) fn forget_clusters(&mut self, names: &BTreeSet<&str>, is_kept: impl Fn(&Membership, &str) -> bool) {
+        names.iter().for_each(|name| self.touched.add(*name));
+        for KnownGateway { membership, process } in self.gateways.values_mut() {
+            process.forget_clusters(names, |name| is_kept(membership, name));
+        }
         self.recount();
     }
 
-    /// Forgets the activity of a cluster at gateways that may not report about it any more.
-    pub(super) fn forget_foreign(&mut self, name: &str, may_report: impl Fn(&Membership) -> bool) {
-        for gateway in self.gateways.values_mut().filter(|gateway| !may_report(&gateway.membership)) {
-            gateway.process.forget_cluster(name);
-        }
-        self.recount();
+    /// The clusters of which a gateway's activity may be otherwise than when this was asked last, as long as the same gateways report.
+    pub(super) fn take_touched(&mut self) -> ChangedNames {
+        std::mem::take(&mut self.touched)
     }
 
     /// Every gateway that is remembered, by node.

@@ -39,7 +39,7 @@ pub(super) fn cluster_view(
     histories: &Histories,
     transitions: &Transitions,
 ) -> Option<ClusterView> {
-    let object = inputs.objects().remove(name);
+    let object = inputs.status.objects.cluster(name);
     let details = Details::of(&inputs, name);
     let gateways = inputs.gateways();
     let summary = match object {
@@ -119,7 +119,9 @@ impl<'a> Details<'a> {
         let mut servers: BTreeMap<&str, ServerView> = BTreeMap::new();
         let listed = inputs.served(name).into_iter().flat_map(|served| &served.servers);
         for one in listed {
-            servers.entry(&one.server).or_default().zone.clone_from(&one.zone);
+            let view = servers.entry(&one.server).or_default();
+            view.zone.clone_from(&one.zone);
+            view.weight = Some(one.weight);
         }
         for ((node, server), one) in inputs.unhealthy(name) {
             let since = one.since.seconds().unwrap_or_default();

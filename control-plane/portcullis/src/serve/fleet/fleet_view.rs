@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 
-use super::inputs::{HealthByNode, Inputs};
+use super::inputs::Inputs;
 use super::process::NO_CLUSTER;
 use super::rates::Rates;
 use super::severity::{assess, of_error_ratio, of_health};
 use super::view::{ClusterSummary, FleetView, GatewaySummary, Severity};
-use crate::serve::status::ObjectStatus;
+use crate::serve::endpoint_reports::HealthByNode;
+use crate::serve::object_status::ObjectStatus;
 
 /// The activity of a cluster at all gateways.
 #[derive(Debug, Default)]
@@ -82,7 +83,7 @@ type Refusing<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
 fn refusing<'a>(inputs: &Inputs<'a>) -> Refusing<'a> {
     let mut refusing = Refusing::new();
-    for node in &inputs.status.nodes {
+    for node in inputs.status.nodes.iter() {
         for owner in node.refused.iter().filter_map(|one| one.owner.as_deref()) {
             refusing.entry(owner).or_default().push(&node.id);
         }

@@ -1,13 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::{Health, UnhealthyServer};
+use portcullis_api::status::UnhealthyServer;
 
 use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
 use super::served_objects::{ServedObject, ServedObjects};
 use super::view::GatewaySummary;
-use crate::serve::status::{ObjectStatus, StatusBody};
+use crate::serve::endpoint_reports::HealthByNode;
+use crate::serve::object_status::ObjectStatus;
+use crate::serve::status::StatusBody;
 
 /// The inputs of the views, as of one moment.
 #[derive(Clone, Copy)]
@@ -18,16 +20,21 @@ pub(super) struct Inputs<'a> {
     pub(super) now: FleetTime,
 }
 
-/// The health of a cluster's servers, by node.
-pub(super) type HealthByNode = BTreeMap<String, Health>;
-
 /// The part of a pool's name that holds all servers of a cluster.
 const ALL_SERVERS: &str = "all.h2";
 
 impl<'a> Inputs<'a> {
     /// The objects, one of each name: of those that share it, the one that is served.
     pub(super) fn objects(&self) -> BTreeMap<&'a str, &'a ObjectStatus> {
-        objects(self.status)
+        let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
+        for object in self.status.objects.iter().map(AsRef::as_ref).filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
+            match objects.entry(&object.diagnosis.name) {
+                Entry::Vacant(entry) => drop(entry.insert(object)),
+                Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
+                Entry::Occupied(_) => {}
+            }
+        }
+        objects
     }
 
     /// The parts of an object that is served.
@@ -59,7 +66,7 @@ impl<'a> Inputs<'a> {
         self.status.endpoints.iter().filter_map(|(pool, nodes)| {
             let (owner, part) = pool.rsplit_once('/')?;
             let (_, name) = owner.rsplit_once('/')?;
-            Some((name, part, nodes))
+            Some((name, part, &**nodes))
         })
     }
 
@@ -75,14 +82,15 @@ impl<'a> Inputs<'a> {
             ..GatewaySummary::default()
         };
         let mut gateways: BTreeMap<&str, GatewaySummary> = BTreeMap::new();
-        for node in &self.status.nodes {
+        for node in self.status.nodes.iter() {
             // A node has two streams for a moment after a reconnect.
             let summary = gateways.entry(&node.id).or_insert_with(|| gateway(&node.id, false));
             summary.connected |= node.connected;
             summary.in_sync &= node.in_sync;
         }
         let reporting = self.activity.reporting(self.now).map(|(node, _, _)| node);
-        for node in self.status.endpoints.values().flat_map(BTreeMap::keys).map(String::as_str).chain(reporting) {
+        let judging = self.status.endpoints.values().flat_map(|nodes| nodes.keys()).map(String::as_str);
+        for node in judging.chain(reporting) {
             gateways.entry(node).or_insert_with(|| gateway(node, true)).connected = true;
         }
         for (node, gateway) in self.activity.gateways() {
@@ -98,17 +106,4 @@ impl<'a> Inputs<'a> {
         let entries = self.status.objects.iter().flat_map(|object| &object.status.gateways);
         entries.filter(|one| one.state == "Pending" || one.state == "Refused").map(|one| one.name.as_str()).collect()
     }
-}
-
-/// The objects, one of each name: of those that share it, the one that is served.
-pub(super) fn objects(status: &StatusBody) -> BTreeMap<&str, &ObjectStatus> {
-    let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
-    for object in status.objects.iter().map(AsRef::as_ref).filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
-        match objects.entry(&object.diagnosis.name) {
-            Entry::Vacant(entry) => drop(entry.insert(object)),
-            Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
-            Entry::Occupied(_) => {}
-        }
-    }
-    objects
 }

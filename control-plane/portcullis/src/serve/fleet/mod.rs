@@ -33,12 +33,12 @@ mod tests;
 mod transitions;
 pub(crate) mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_translate::object_word;
-use portcullis_xds::{GatewayReport, UnreadableReport};
+use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
 use tokio::sync::watch;
 
 use activity::GatewayActivity;
@@ -46,19 +46,21 @@ use cluster_view::cluster_view;
 pub(crate) use fleet_time::FleetTime;
 use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
-use inputs::{Inputs, objects};
-use local_limits::limit_facts;
+use inputs::Inputs;
+use local_limits::SharedLimitFacts;
 use process::NO_CLUSTER;
 pub(crate) use served_objects::{ServedObjectCache, ServedObjects, SharedLimits};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
 
 use super::limit_reports::LimitReports;
+use super::object_status::ObjectStatus;
+use super::object_statuses::ObjectStatuses;
 use super::report_origin::ReportOrigin;
 use super::shadow_reports::ShadowReports;
-use super::status::{ObjectStatus, StatusBody};
+use super::status::StatusBody;
 use super::status_observer::StatusObserver;
-use crate::activity_report::{ReadError, ReportPart};
+use crate::activity_report::{ClusterMessage, ReadError, ReportPart};
 
 /// The age to which a view of the fleet is reused, so that many readers cost no more than one.
 const MAX_VIEW_AGE: Duration = Duration::from_secs(1);
@@ -84,8 +86,11 @@ struct Memory {
     activity: GatewayActivity,
     histories: Histories,
     transitions: Transitions,
-    /// The UID of each object, by name, as soon as the source was read.
-    owners: Option<BTreeMap<String, String>>,
+    /// The UID of each object, by name, and the statuses that they are from, as soon as the source was read.
+    owners: Option<(BTreeMap<String, String>, Arc<ObjectStatuses>)>,
+    /// The statuses at the last look.
+    seen: Arc<ObjectStatuses>,
+    limits: SharedLimitFacts,
     /// The objects with the instances that had them at the last look.
     divided: Arc<ServedObjects>,
     /// Whether a report was taken since the last look.
@@ -153,7 +158,8 @@ impl Fleet {
         let served = self.served.borrow().clone();
         memory.follow_instances(&served, &self.shadows);
         let is_due = memory.look(status, &served, now);
-        self.limits.replace(limit_facts(&memory.activity, &served, now));
+        let Memory { limits, activity, .. } = &mut *memory;
+        self.limits.replace(limits.follow(activity, &served, now));
         is_due
     }
 
@@ -167,13 +173,11 @@ impl Fleet {
     }
 
     fn record(&self, from: ReportOrigin<'_>, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
-        let mut clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+        let clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
         let mut memory = lock(&self.memory);
+        // Within the lock, so that none is taken for newer than one that is followed already.
         let served = self.served.borrow().clone();
-        clusters.retain(|cluster| served.may_report(from.membership, &cluster.cluster));
-        self.shadows.take(from, report.process, &clusters, at);
-        memory.activity.take(from, report, clusters, at);
-        memory.is_news |= !report.more;
+        memory.take(from, (report, clusters), (&served, &self.shadows), at);
         Ok(())
     }
 }
@@ -182,16 +186,30 @@ impl Memory {
     /// Follows the objects. Returns whether readers should look again.
     fn look(&mut self, status: &StatusBody, served: &ServedObjects, now: FleetTime) -> bool {
         self.follow_owners(status);
+        self.look_at_conditions(status, now);
         let inputs = Inputs { status, served, activity: &self.activity, now };
-        let objects = inputs.objects();
-        let conditions = objects.iter().map(|(name, object)| (*name, object.status.conditions.as_slice()));
-        self.is_news |= self.transitions.look(conditions, now);
         if self.histories.is_due(now) {
-            let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
+            let is_known = |name: &str| name == NO_CLUSTER || status.objects.cluster(name).is_some();
             self.histories.add(&rates_by_cluster(&inputs), is_known, now);
         }
         self.activity.forget_gone(now.uptime);
         self.is_due(now)
+    }
+
+    /// Takes what a gateway reports about objects that its instance has. That of an owner between two looks would else outlive its part
+    /// of an object that has the same owner at both.
+    fn take(
+        &mut self,
+        from: ReportOrigin<'_>,
+        (report, mut clusters): (&ReportPart, Vec<ClusterMessage>),
+        (served, shadows): (&Arc<ServedObjects>, &ShadowReports),
+        at: Instant,
+    ) {
+        self.follow_instances(served, shadows);
+        clusters.retain(|cluster| served.may_report(from.membership, &cluster.cluster));
+        shadows.take(from, report.process, &clusters, at);
+        self.activity.take(from, report, clusters, at);
+        self.is_news |= !report.more;
     }
 
     /// Forgets what gateways of former owners have reported about objects that passed over.
@@ -199,11 +217,14 @@ impl Memory {
         if Arc::ptr_eq(&self.divided, served) {
             return;
         }
-        for name in served.with_other_owners(&self.divided) {
-            self.activity.forget_foreign(name, |membership| served.may_report(membership, name));
-            shadows.forget_foreign(name, |membership| served.may_report(membership, name));
+        let before = std::mem::replace(&mut self.divided, Arc::clone(served));
+        let names = served.passed_over_since(&before);
+        if names.is_empty() {
+            return;
         }
-        self.divided = Arc::clone(served);
+        let may_report = |membership: &Membership, name: &str| served.may_report(membership, name);
+        self.activity.forget_clusters(&names, may_report);
+        shadows.forget_foreign(&names, may_report);
     }
 
     /// Forgets everything about a name that is another object's since the last time: its owner may be another tenant.
@@ -212,23 +233,60 @@ impl Memory {
         if status.snapshot.is_empty() {
             return;
         }
+        let objects = &status.objects;
         let uid = |object: &ObjectStatus| object.diagnosis.version.uid.clone().unwrap_or_default();
-        let owners: BTreeMap<String, String> =
-            objects(status).into_iter().map(|(name, object)| (name.to_owned(), uid(object))).collect();
-        if self.owners.as_ref() == Some(&owners) {
+        let word = |uid: &str| if uid.is_empty() { String::new() } else { object_word(uid) };
+        let Some((owners, followed)) = &mut self.owners else {
+            let none = ObjectStatuses::default();
+            let named = objects
+                .changed_names(&none)
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), uid(objects.cluster(name)?))));
+            let owners: BTreeMap<String, String> = named.collect();
+            self.activity.follow(owners.iter().map(|(name, uid)| (name.clone(), word(uid))).collect());
+            self.owners = Some((owners, Arc::clone(objects)));
+            return;
+        };
+        if Arc::ptr_eq(followed, objects) {
             return;
         }
-        let before = self.owners.take().unwrap_or_default();
-        let gone = before.iter().filter(|(name, uid)| owners.get(*name) != Some(*uid));
-        for (name, _) in gone {
-            self.activity.forget_cluster(name);
+        let before = std::mem::replace(followed, Arc::clone(objects));
+        let (mut changed, mut gone) = (BTreeMap::new(), BTreeSet::new());
+        for name in objects.changed_names(&before) {
+            let owner = objects.cluster(name).map(uid);
+            if owners.get(name) == owner.as_ref() {
+                continue;
+            }
+            changed.insert(name, owner.as_deref().map(word));
+            let former = match owner {
+                Some(owner) => owners.insert(name.to_owned(), owner),
+                None => owners.remove(name),
+            };
+            if former.is_some() {
+                gone.insert(name);
+            }
+        }
+        // At the same time: a report that comes next must not be taken for a former object's.
+        self.activity.follow_some(&changed);
+        self.activity.forget_clusters(&gone, |_, _| false);
+        for name in gone {
             self.histories.forget(name);
             self.transitions.forget(name);
         }
-        // At the same time: a report that comes next must not be taken for the former object's.
-        let word = |uid: &str| if uid.is_empty() { String::new() } else { object_word(uid) };
-        self.activity.follow(owners.iter().map(|(name, uid)| (name.clone(), word(uid))).collect());
-        self.owners = Some(owners);
+    }
+
+    /// Looks for changes of conditions since the last look.
+    fn look_at_conditions(&mut self, status: &StatusBody, now: FleetTime) {
+        if Arc::ptr_eq(&self.seen, &status.objects) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.seen, Arc::clone(&status.objects));
+        for name in status.objects.changed_names(&before) {
+            match status.objects.cluster(name) {
+                Some(object) => self.is_news |= self.transitions.look(name, &object.status.conditions, now),
+                None => self.transitions.forget(name),
+            }
+        }
     }
 
     /// Whether readers should look again.

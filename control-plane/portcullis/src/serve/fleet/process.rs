@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::fleet_time::FleetTime;
@@ -116,10 +116,30 @@ impl ProcessActivity {
         }
     }
 
-    /// Forgets the activity of a cluster, as if it had not been known.
-    pub(super) fn forget_cluster(&mut self, name: &str) {
-        if let Some(entry) = self.clusters.get_mut(name) {
-            self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
+    /// The same of clusters of these names.
+    pub(super) fn retain_known_of(&mut self, names: &BTreeSet<&str>, known: &KnownObjects) {
+        let is_other = |name: &str| {
+            let object = self.cluster(name).map_or("", |activity| activity.object());
+            !is_known(name, Some(known)) || !is_of_object(name, object, Some(known))
+        };
+        let gone: BTreeSet<&str> = names.iter().copied().filter(|name| is_other(name)).collect();
+        self.forget_clusters(&gone, |_| false);
+    }
+
+    /// Forgets the activity of clusters of these names, as if they had not been known. `is_kept` says of which it stays. The cost is that
+    /// of the fewer: the names, or the clusters that are here.
+    pub(super) fn forget_clusters(&mut self, names: &BTreeSet<&str>, is_kept: impl Fn(&str) -> bool) {
+        let Self { clusters, bytes, .. } = self;
+        let mut forget = |entry: &mut Option<Box<ClusterActivity>>| {
+            *bytes = bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
+        };
+        if names.len() < clusters.len() {
+            for name in names.iter().filter(|name| !is_kept(name)) {
+                clusters.get_mut(*name).into_iter().for_each(&mut forget);
+            }
+        } else {
+            let named = clusters.iter_mut().filter(|(name, _)| names.contains(name.as_str()) && !is_kept(name));
+            named.for_each(|(_, entry)| forget(entry));
         }
     }
 

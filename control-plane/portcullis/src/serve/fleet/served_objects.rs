@@ -18,7 +18,10 @@ use crate::rule_text::rule_text;
 pub(crate) struct ServedObjects {
     /// The instance of the control plane.
     pub(crate) instance: String,
-    pub(super) by_name: Arc<BTreeMap<String, Arc<ServedObject>>>,
+    /// The names are shared: the map is copied whenever an object is another one.
+    pub(super) by_name: Arc<BTreeMap<Arc<str>, Arc<ServedObject>>>,
+    /// The names of objects with a limit of all gateways together.
+    limited: Arc<BTreeSet<String>>,
     /// The owners of objects, if they are divided among instances.
     owners: Option<Arc<Settlement>>,
 }
@@ -57,6 +60,7 @@ pub(super) struct ServedServer {
     /// As metrics and health reports name it.
     pub(super) server: String,
     pub(super) zone: Option<String>,
+    pub(super) weight: u32,
 }
 
 /// Most policies of an object that are shown.
@@ -70,12 +74,12 @@ impl ServedObjects {
 
     /// Whether an object has a limit of all gateways together.
     pub(crate) fn have_global_limits(&self) -> bool {
-        self.by_name.values().any(|object| !object.global_limits.is_empty())
+        !self.limited.is_empty()
     }
 
-    /// Whether the object of that name has one.
-    pub(crate) fn has_global_limits(&self, name: &str) -> bool {
-        self.by_name.get(name).is_some_and(|object| !object.global_limits.is_empty())
+    /// The names of objects that have one, the same allocation as long as they are the same.
+    pub(crate) fn limited(&self) -> &Arc<BTreeSet<String>> {
+        &self.limited
     }
 
     /// The objects with owners from now on; without any they are not divided.
@@ -84,18 +88,30 @@ impl ServedObjects {
         self
     }
 
-    /// The names of objects that have other owners than with `before`.
-    pub(super) fn with_other_owners(&self, before: &Self) -> Vec<&str> {
+    /// The names of objects that an owner of `before` has no more; some of them may be gone.
+    pub(super) fn passed_over_since<'a>(&'a self, before: &'a Self) -> BTreeSet<&'a str> {
         let is_same = match (&self.owners, &before.owners) {
             (None, None) => true,
             (Some(now), Some(before)) => Arc::ptr_eq(now, before),
             _ => false,
         };
         if is_same {
-            return Vec::new();
+            return BTreeSet::new();
         }
-        let is_other = |name: &&String| self.owner(name) != before.owner(name);
-        self.by_name.keys().filter(is_other).map(String::as_str).collect()
+        let names = before.by_name.keys().chain(self.by_name.keys()).map(AsRef::as_ref);
+        let passed_over = |name: &&str| {
+            let (now, before) = (self.holders(name), before.holders(name));
+            before.into_iter().flatten().any(|holder| !now.contains(&Some(holder)))
+        };
+        names.filter(passed_over).collect()
+    }
+
+    /// The holder and the next owner of an object. One of which nothing is known is no instance's.
+    fn holders(&self, object: &str) -> [Option<&MemberHolder>; 2] {
+        match self.owner(object) {
+            Some(owner) => [Some(&owner.holder), owner.next.as_ref()],
+            None => [Some(&MemberHolder::Free), None],
+        }
     }
 
     fn owner(&self, object: &str) -> Option<&Ownership> {
@@ -105,15 +121,11 @@ impl ServedObjects {
     /// Whether a gateway whose certificate says this may report about an object, and have a part of its limits: while an object passes
     /// over, gateways of both owners. A process of this machine may report about all.
     pub(crate) fn may_report(&self, membership: &Membership, object: &str) -> bool {
-        let owner = self.owner(object);
-        let is_holder = |is_one: &dyn Fn(&MemberHolder) -> bool| {
-            owner.is_some_and(|owner| is_one(&owner.holder) || owner.next.as_ref().is_some_and(is_one))
-        };
+        let is_holder = |is_one: &dyn Fn(&MemberHolder) -> bool| self.holders(object).into_iter().flatten().any(is_one);
         match membership {
             Membership::Local => true,
             Membership::Bound(_) => false,
-            // An object of which nothing is known is no instance's.
-            Membership::Free => owner.is_none() || is_holder(&|holder| *holder == MemberHolder::Free),
+            Membership::Free => is_holder(&|holder| *holder == MemberHolder::Free),
             Membership::Instances(names) => {
                 is_holder(&|holder| holder.instance().is_some_and(|name| names.contains(name)))
             }
@@ -132,12 +144,12 @@ impl ServedObjects {
 
     /// The limits of all gateways together, by the name under which a cluster counts.
     pub(crate) fn shared_limits(&self) -> HashMap<String, SharedLimits> {
-        let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
+        let objects = self.limited.iter().filter_map(|name| self.by_name.get_key_value(name.as_str()));
         let shared = objects.map(|(object_name, object)| {
             let name = ResourceNames::new(&self.instance, object_name).chain().to_owned();
             let limits = Arc::new(object.global_limits.clone());
             let counted = counted_name(&name, &object.word);
-            (counted, SharedLimits { object: object_name.clone(), name, limits })
+            (counted, SharedLimits { object: object_name.to_string(), name, limits })
         });
         shared.collect()
     }
@@ -147,7 +159,8 @@ impl ServedObjects {
 #[derive(Debug, Default)]
 pub(crate) struct ServedObjectCache {
     known: BTreeMap<String, Arc<Value>>,
-    read: Arc<BTreeMap<String, Arc<ServedObject>>>,
+    read: Arc<BTreeMap<Arc<str>, Arc<ServedObject>>>,
+    limited: Arc<BTreeSet<String>>,
 }
 
 impl ServedObjectCache {
@@ -172,13 +185,15 @@ impl ServedObjectCache {
                 documents.iter().for_each(|(name, document)| self.take(name, Some(document)));
             }
         }
-        ServedObjects { instance: instance.to_owned(), by_name: Arc::clone(&self.read), owners: None }
+        let (by_name, limited) = (Arc::clone(&self.read), Arc::clone(&self.limited));
+        ServedObjects { instance: instance.to_owned(), by_name, limited, owners: None }
     }
 
     fn take(&mut self, name: &str, document: Option<&Arc<Value>>) {
         let Some(document) = document else {
             if self.known.remove(name).is_some() {
                 Arc::make_mut(&mut self.read).remove(name);
+                self.set_limited(name, false);
             }
             return;
         };
@@ -187,8 +202,23 @@ impl ServedObjectCache {
             return;
         }
         let read = ServedObject::of(document);
+        self.set_limited(name, !read.global_limits.is_empty());
         if self.read.get(name).is_none_or(|before| **before != read) {
-            Arc::make_mut(&mut self.read).insert(name.to_owned(), Arc::new(read));
+            Arc::make_mut(&mut self.read).insert(name.into(), Arc::new(read));
+        }
+    }
+}
+
+impl ServedObjectCache {
+    fn set_limited(&mut self, name: &str, is_limited: bool) {
+        if self.limited.contains(name) == is_limited {
+            return;
+        }
+        let limited = Arc::make_mut(&mut self.limited);
+        if is_limited {
+            limited.insert(name.to_owned());
+        } else {
+            limited.remove(name);
         }
     }
 }
@@ -208,6 +238,7 @@ impl ServedObject {
         let served = cluster.servers.iter().filter(|server| server.enabled).map(|server| ServedServer {
             server: server.endpoint.to_string(),
             zone: Some(server.zone.clone()).filter(|zone| !zone.is_empty()),
+            weight: server.weight,
         });
         let word = cluster_word(&cluster);
         if cluster.transport == Transport::Passthrough {

@@ -7,7 +7,7 @@ use super::fleet_time::FleetTime;
 use super::rates::Rates;
 use super::served_objects::ServedObject;
 use super::view::Severity;
-use crate::serve::status::ObjectStatus;
+use crate::serve::object_status::ObjectStatus;
 
 /// Errors in a second below which their ratio says nothing: three in the window of rates.
 const FEW_ERRORS: f64 = 0.1;

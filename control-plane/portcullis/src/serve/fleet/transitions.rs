@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use portcullis_api::status::{Condition, ConditionType, State};
 
@@ -28,31 +28,22 @@ struct ObjectTransitions {
 }
 
 impl Transitions {
-    /// Looks for changes in the conditions of all objects. Returns whether there is one. A condition that is seen for the
-    /// first time has not changed.
-    pub(super) fn look<'a>(
-        &mut self,
-        objects: impl Iterator<Item = (&'a str, &'a [Condition])>,
-        now: FleetTime,
-    ) -> bool {
-        let mut gone: BTreeSet<String> = self.objects.keys().cloned().collect();
+    /// Looks for changes in the conditions of an object. Returns whether there is one. A condition that is seen for the first time has
+    /// not changed.
+    pub(super) fn look(&mut self, name: &str, conditions: &[Condition], now: FleetTime) -> bool {
         let mut is_changed = false;
-        for (name, conditions) in objects {
-            gone.remove(name);
-            let object = self.objects.entry(name.to_owned()).or_default();
-            for condition in conditions {
-                let newest = (condition.status, condition.reason.clone());
-                match object.newest.insert(condition.kind, newest.clone()) {
-                    Some(before) if before != newest => {
-                        is_changed = true;
-                        self.count += object.push(transition(condition, now), self.count < MAX_OF_ALL);
-                        self.count -= object.shrink();
-                    }
-                    _ => {}
+        let object = self.objects.entry(name.to_owned()).or_default();
+        for condition in conditions {
+            let newest = (condition.status, condition.reason.clone());
+            match object.newest.insert(condition.kind, newest.clone()) {
+                Some(before) if before != newest => {
+                    is_changed = true;
+                    self.count += object.push(transition(condition, now), self.count < MAX_OF_ALL);
+                    self.count -= object.shrink();
                 }
+                _ => {}
             }
         }
-        gone.iter().for_each(|name| self.forget(name));
         is_changed
     }
 

@@ -125,6 +125,9 @@ pub(crate) struct ServerView {
     pub(crate) server: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zone: Option<String>,
+    /// As the object has it, 1 if it has none; absent of one that the object does not list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) weight: Option<u32>,
     /// Gateways to which it is not healthy, with the reason and the second since 1970 since when.
     pub(crate) unhealthy: Vec<UnhealthyAt>,
     /// Its share of the answers of all servers, from 0 to 1.

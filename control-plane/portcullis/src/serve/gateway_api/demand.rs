@@ -28,7 +28,7 @@ pub(super) fn demand(
         Some((ServicePort { service: service.clone(), port }, identity))
     };
     GatewayDemand {
-        served: Arc::new(attached.served.iter().cloned().map(Arc::new).collect()),
+        served: Arc::new(attached.served.clone()),
         passed_clusters: attached.passed_clusters.clone(),
         services: wanted.filter_map(service).collect(),
         requested_clusters: attached.requested_clusters.clone(),
@@ -37,8 +37,7 @@ pub(super) fn demand(
             ListenerRole::Terminate { certificates, .. } => certificates.iter().collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
         }),
-        gateways: gateways(attached, objects),
-        doors_number: 0,
+        gateways: Some(gateways(attached, objects)),
         client_authorities: needed(attached, contents.authorities(), |listener| match &listener.role {
             ListenerRole::Terminate { client_ca, .. } => client_ca.iter().flat_map(|ca| &ca.config_maps).collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
@@ -134,7 +133,7 @@ mod tests {
             listeners: vec![listener],
             policies: DoorPolicies::default(),
         };
-        let attached = Attached { served: vec![served], ..Attached::default() };
+        let attached = Attached { served: vec![Arc::new(served)], ..Attached::default() };
         let found = demand(&attached, &GatewayApiObjects::default(), &contents, &KnownUpstreams::default());
         assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);
         assert!(!format!("{found:?}").contains("PRIVATE"), "no key is shown");

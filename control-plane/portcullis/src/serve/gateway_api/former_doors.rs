@@ -17,8 +17,8 @@ use super::super::cluster_progress::ClusterProgress;
 const MAX_OF_DOOR: usize = 8;
 /// The most bytes of all of them.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// About the bytes of one beside its fields.
-const VERSION_BYTES: usize = 512;
+/// About the bytes of one beside its fields: with the names of its door, its own, and the words about it.
+const VERSION_BYTES: usize = 2_048;
 
 /// Policies at doors over time.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub(in super::super) struct FormerDoors {
     former: BTreeMap<(Door, PolicyKind), Vec<RemovedPolicy>>,
     /// The namespaces of which versions were not kept, and the set of the last one.
     closed: BTreeMap<String, u64>,
+    /// The policies that hold, and what they are by: as long as that is the same, they are.
+    held: Option<(ClusterProgress, Arc<DoorPolicies>)>,
 }
 
 #[derive(Debug)]
@@ -46,11 +48,19 @@ impl FormerDoors {
         &mut self,
         newest: (&DoorPolicies, SetNumber),
         progress: &ClusterProgress,
-    ) -> DoorPolicies {
+    ) -> Arc<DoorPolicies> {
+        if let Some((by, held)) = &self.held
+            && by == progress
+            && self.last == *newest.0
+        {
+            return Arc::clone(held);
+        }
         self.remember(newest, progress);
         self.forget(progress);
         self.bound();
-        self.held(newest.0, progress)
+        let held = Arc::new(self.holding(newest.0, progress));
+        self.held = Some((progress.clone(), Arc::clone(&held)));
+        held
     }
 
     fn remember(&mut self, (newest, SetNumber(of)): (&DoorPolicies, SetNumber), progress: &ClusterProgress) {
@@ -98,7 +108,7 @@ impl FormerDoors {
         }
     }
 
-    fn held(&self, newest: &DoorPolicies, progress: &ClusterProgress) -> DoorPolicies {
+    fn holding(&self, newest: &DoorPolicies, progress: &ClusterProgress) -> DoorPolicies {
         let mut waiting = BTreeMap::new();
         let mut closed = ClosedDoors::default();
         let mut former: BTreeMap<Door, Vec<FormerPolicy>> = BTreeMap::new();

@@ -101,6 +101,8 @@ impl FormerListeners {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use portcullis_attach::{
         ContentKind, DoorPolicies, HostPattern, HostTable, ServedGateway, ServedListener, referred_contents,
     };
@@ -129,7 +131,7 @@ mod tests {
             listeners,
             policies: DoorPolicies::default(),
         };
-        Attached { served: vec![served], ..Attached::default() }
+        Attached { served: vec![Arc::new(served)], ..Attached::default() }
     }
 
     fn uid(text: &str) -> impl Fn(&ObjectName) -> Option<String> + Copy {

@@ -3,11 +3,13 @@
 //!
 //! [`statuses`] is pure; here the step runs, whenever objects or names of `UpstreamCluster`s have changed.
 
+mod condition_counts;
 mod content_documents;
 mod content_reader;
 mod demand;
 mod former_doors;
 mod former_listeners;
+mod host_holders;
 mod programmed;
 mod read_pace;
 mod referred_names;
@@ -22,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_attach::{
-    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures, attach,
-    referred_contents, upstreams_within_bounds,
+    Attached, ConditionVerdict, FormerCertificates, GatewayObjects, Inventory, ObjectName, ReferredContents,
+    RouteClosures, attach, referred_contents, upstreams_within_bounds,
 };
 use portcullis_gateway_api::read_object;
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
@@ -32,16 +34,19 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::gateway_views::{ClosedListeners, GatewayDemand, GatewayEnvoys, GatewayRefusals, ProgrammedState};
+use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
 use super::instance_views::InstanceStates;
+use super::metrics::ControlPlaneMetrics;
 use super::policies::PolicyVerdicts;
 use super::source::SettingsOrigin;
+use condition_counts::CountedVerdicts;
 use content_reader::ContentReader;
 pub(super) use former_doors::FormerDoors;
 use former_listeners::FormerListeners;
+use host_holders::HostHolders;
 use referred_names::{ReferredNames, inventory, names};
 use secrets::GatewayContents;
-use statuses::JudgedUids;
+use statuses::{Judged, JudgedUids};
 use upstreams::{KnownUpstreams, upstream_objects};
 
 /// Least time between two steps: many routes change together.
@@ -69,14 +74,17 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        let judged = statuses::Judged {
+        statuses::statuses(self.judged(), self.supported.as_ref(), stored, now)
+    }
+
+    fn judged(&self) -> Judged<'_> {
+        Judged {
             attached: &self.attached,
             uids: &self.uids,
             programmed_states: &self.programmed_states,
             closed_listeners: &self.closed_listeners,
             closures: &self.closures,
-        };
-        statuses::statuses(judged, self.supported.as_ref(), stored, now)
+        }
     }
 }
 
@@ -97,6 +105,10 @@ pub(super) struct GatewayApi {
     pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
     /// The owners of Gateways and clusters.
     pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
+    /// The metrics in which the objects are counted.
+    pub(super) metrics: Arc<ControlPlaneMetrics>,
+    /// Whether this replica leads, and writes the statuses.
+    pub(super) leads: watch::Receiver<bool>,
 }
 
 impl GatewayApi {
@@ -115,12 +127,19 @@ impl GatewayApi {
         let mut contents = ContentReader::start(self.access.client.clone());
         let (mut former, mut former_doors) = (FormerListeners::default(), FormerDoors::default());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
-        let mut upstreams = KnownUpstreams::default();
+        let (mut upstreams, mut holders) = (KnownUpstreams::default(), HostHolders::default());
+        let mut counted = CountedVerdicts::new(Arc::clone(&self.metrics));
         loop {
             let objects = self.objects.borrow_and_update().clone();
             let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
-            let mut names = self.names(judged.is_some(), &mut former_doors).filter(|_| objects.is_listed());
+            let named = self.names(judged.is_some(), &mut former_doors).filter(|_| objects.is_listed());
+            let statuses = self.statuses.borrow().clone();
+            let named = named.filter(|_| holders.are_known(&statuses));
+            holders.follow(&statuses);
+            let leads = *self.leads.borrow();
+            let listed = named.as_ref().map(|_| holders.listed(leads)).unwrap_or_default();
+            let (mut names, doors_number) = named.unzip();
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
@@ -129,7 +148,8 @@ impl GatewayApi {
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
-            if !is_known && let Some(mut names) = names {
+            let has_news = !holders.have(&listed);
+            if let Some(mut names) = names.filter(|_| has_news || !is_known) {
                 let before = known.take().filter(|(of, _)| Arc::ptr_eq(of, &objects)).map(|(_, read)| read);
                 let read = match before {
                     Some(read) => read,
@@ -141,23 +161,30 @@ impl GatewayApi {
                     }
                 };
                 known = Some((Arc::clone(&objects), Arc::clone(&read)));
-                let of_gateways = gateway_uids(&objects);
-                let uid = |gateway: &ObjectName| of_gateways.get(gateway).cloned();
-                (names.contents, names.former_certificates) =
-                    read_contents(&read, &mut contents, &mut former, uid).await;
+                let of_gateways = Arc::new(gateway_uids(&objects));
+                let referring = ReferringGateways { objects: &read, uids: &of_gateways };
+                let Some(found) = referring.read(&mut contents, &mut former).await else { return };
+                (names.contents, names.former_certificates) = found;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 let mut known_upstreams = std::mem::take(&mut upstreams);
+                let (former_holders, listed_holders) = (holders.former(), Arc::new(listed));
                 let step = move || {
-                    known_upstreams.follow(&of, &upstreams_within_bounds(&read), &by.contents);
+                    let within = upstreams_within_bounds(read.upstreams.iter().map(|one| &one.metadata));
+                    known_upstreams.follow(&of, &within, &by.upstream_policies, &by.contents);
                     let inventory = inventory(&of, by, home, &known_upstreams);
+                    let inventory = Inventory { former_holders, listed_holders, ..inventory };
                     (attach(&read, &inventory), uids_of(&of), known_upstreams)
                 };
                 let Ok((newer, judged_uids, known)) = tokio::task::spawn_blocking(step).await else { return };
-                former.remember(&newer, uid);
+                former.remember(&newer, |gateway: &ObjectName| of_gateways.get(gateway).cloned());
+                holders.remember(&newer.holders, leads);
                 (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
-                let demand = demand::demand(&attached, &objects, &names.contents, &upstreams);
-                self.envoys.demand(GatewayDemand { doors_number: names.doors_number, ..demand });
+                self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
                 judged = Some((objects, names));
+            }
+            // With these policies the Gateways are by now, whether they are others by them or not.
+            if let Some(doors_number) = doors_number {
+                self.envoys.doors(doors_number);
             }
             let uid = |ObjectName { namespace, name }: &ObjectName| {
                 let (kind, namespace, name) = (WatchedKind::Gateway, namespace.clone(), name.clone());
@@ -182,6 +209,7 @@ impl GatewayApi {
                 }
                 is_new
             });
+            counted.follow(sender.borrow().clone(), self.policies.as_ref().map(|policies| policies.borrow().clone()));
             tokio::time::sleep(PACE).await;
             tokio::select! {
                 changed = self.objects.changed() => if changed.is_err() { return },
@@ -198,21 +226,23 @@ impl GatewayApi {
         }
     }
 
-    fn names(&mut self, has_judged: bool, former: &mut FormerDoors) -> Option<ReferredNames> {
+    /// The names, and the number of the policies at doors that are among them.
+    fn names(&mut self, has_judged: bool, former: &mut FormerDoors) -> Option<(ReferredNames, u64)> {
         let diagnoses = self.diagnoses.borrow_and_update().clone();
         let statuses = self.statuses.borrow_and_update().clone();
         // No route is served without the policies that deny some of its requests.
-        let (door_policies, doors_number) = match &mut self.policies {
+        let (door_policies, upstream_policies, doors_number) = match &mut self.policies {
             Some(policies) => {
                 // Before the verdicts: what they have may not be served yet.
                 let progress = self.envoys.progress();
                 let verdicts = policies.borrow_and_update();
-                (former.follow(verdicts.at_doors()?, &progress), verdicts.doors_number())
+                let at_doors = former.follow(verdicts.at_doors()?, &progress);
+                (at_doors, verdicts.at_upstreams(), verdicts.doors_number())
             }
-            None => (DoorPolicies::default(), 0),
+            None => (Arc::default(), Arc::default(), 0),
         };
         let names = names(&diagnoses, &statuses, &self.settings, has_judged)?;
-        Some(ReferredNames { door_policies, doors_number, ..names })
+        Some((ReferredNames { door_policies, upstream_policies, ..names }, doors_number))
     }
 }
 
@@ -224,20 +254,56 @@ async fn changed(policies: &mut Option<watch::Receiver<Arc<PolicyVerdicts>>>) ->
     }
 }
 
-/// Has the contents of Gateways read, and yields them beside the certificates that listeners keep.
-async fn read_contents(
-    objects: &GatewayObjects,
-    contents: &mut ContentReader,
-    former: &mut FormerListeners,
-    uid: impl Fn(&ObjectName) -> Option<String> + Copy,
-) -> (Arc<GatewayContents>, FormerCertificates) {
-    let possible = former.possible(objects, &contents.newest(), uid);
-    let known = contents.read(referred_contents(objects, &possible)).await;
-    let kept = former.kept(objects, &known, uid, Instant::now());
-    // Those that are needless are forgotten.
-    contents.follow(&referred_contents(objects, &kept));
-    (contents.newest(), kept)
+/// The objects whose contents are read, and the UIDs of Gateways.
+#[derive(Clone, Copy)]
+struct ReferringGateways<'a> {
+    objects: &'a Arc<GatewayObjects>,
+    uids: &'a Arc<BTreeMap<ObjectName, String>>,
 }
+
+impl ReferringGateways<'_> {
+    /// Has the contents of Gateways read, and yields them beside the certificates that listeners keep. `None` if the runtime ends.
+    async fn read(
+        self,
+        contents: &mut ContentReader,
+        former: &mut FormerListeners,
+    ) -> Option<(Arc<GatewayContents>, FormerCertificates)> {
+        let known = contents.newest();
+        let (_, referred) =
+            self.referred(former, move |former, objects, uid| former.possible(objects, &known, uid)).await?;
+        let known = contents.read(referred).await;
+        let now = Instant::now();
+        let (kept, referred) =
+            self.referred(former, move |former, objects, uid| former.kept(objects, &known, uid, now)).await?;
+        // Those that are needless are forgotten.
+        contents.follow(&referred);
+        Some((contents.newest(), kept))
+    }
+
+    /// The certificates that listeners may keep, and everything that is referred to with them. Tenants write thousands of references:
+    /// other tasks go on meanwhile.
+    async fn referred(
+        self,
+        former: &mut FormerListeners,
+        certificates: impl FnOnce(&mut FormerListeners, &GatewayObjects, GatewayUid<'_>) -> FormerCertificates
+        + Send
+        + 'static,
+    ) -> Option<(FormerCertificates, ReferredContents)> {
+        let (objects, uids, mut listeners) = (Arc::clone(self.objects), Arc::clone(self.uids), std::mem::take(former));
+        let work = move || {
+            let uid = |gateway: &ObjectName| uids.get(gateway).cloned();
+            let certificates = certificates(&mut listeners, &objects, &uid);
+            let referred = referred_contents(&objects, &certificates);
+            (listeners, certificates, referred)
+        };
+        let (listeners, certificates, referred) = tokio::task::spawn_blocking(work).await.ok()?;
+        *former = listeners;
+        Some((certificates, referred))
+    }
+}
+
+/// Finds the UID of a Gateway.
+type GatewayUid<'a> = &'a dyn Fn(&ObjectName) -> Option<String>;
 
 fn gateway_uids(objects: &GatewayApiObjects) -> BTreeMap<ObjectName, String> {
     let uid =

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
-use portcullis_attach::{DoorPolicies, FormerCertificates, Inventory, UnseenKinds, Usability};
+use portcullis_attach::{DoorPolicies, FormerCertificates, Inventory, UnseenKinds, UpstreamPolicies, Usability};
 use portcullis_gateway_api::NAMESPACE_NAME_LABEL;
 use portcullis_sources::{GatewayApiObjects, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::{Diagnosis, RefusedClusters};
@@ -15,9 +15,7 @@ use super::super::source::SettingsOrigin;
 use super::name_of;
 use super::secrets::GatewayContents;
 use super::upstreams::KnownUpstreams;
-
-/// Why a class may not have parameters that are there.
-const NOT_USED: &str = "the control plane uses the object that --settings-name names, and no other";
+use crate::gateway_objects::{NOT_USED, service_ports};
 
 /// The names on which a step depends beside the objects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,9 +29,9 @@ pub(super) struct ReferredNames {
     /// Those that listeners keep for a time.
     pub(super) former_certificates: FormerCertificates,
     /// Policies at Gateways, listeners and `HTTPRoutes`.
-    pub(super) door_policies: DoorPolicies,
-    /// Their number.
-    pub(super) doors_number: u64,
+    pub(super) door_policies: Arc<DoorPolicies>,
+    /// Policies of `KubernetesUpstreams`.
+    pub(super) upstream_policies: Arc<UpstreamPolicies>,
     /// The owners of Gateways and clusters.
     pub(super) instances: Arc<InstanceStates>,
 }
@@ -92,11 +90,7 @@ pub(super) fn inventory(
             labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name.clone())]).collect();
         (name, labels)
     };
-    let ports = |document: &Arc<Value>| {
-        let ports = document.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-        let numbers = ports.filter_map(|port| u16::try_from(port.get("port")?.as_u64()?).ok());
-        (name_of(document), numbers.collect())
-    };
+    let ports = |document: &Arc<Value>| (name_of(document), service_ports(document));
     // Those that were left out may be referred to.
     let unseen = UnseenKinds {
         services: !objects.has_all(WatchedKind::Service),
@@ -117,7 +111,10 @@ pub(super) fn inventory(
         settings: names.settings,
         owners: names.instances.settled.clone(),
         former_certificates: names.former_certificates,
-        door_policies: names.door_policies,
+        former_holders: Arc::default(),
+        listed_holders: Arc::default(),
+        door_policies: Arc::unwrap_or_clone(names.door_policies),
+        upstream_policies: Arc::unwrap_or_clone(names.upstream_policies),
         unfit_policies: names.refused_clusters.policies.clone(),
     }
 }

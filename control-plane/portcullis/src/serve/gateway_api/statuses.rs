@@ -1,5 +1,6 @@
 //! Verdicts about objects of the Gateway API as their statuses.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use portcullis_attach::{
@@ -27,6 +28,30 @@ pub(super) struct Judged<'a> {
     pub(super) closures: &'a RouteClosures,
 }
 
+/// The accepted parts of Gateways.
+pub(super) type ServedByName<'a> = BTreeMap<&'a ObjectName, &'a ServedGateway>;
+
+impl<'a> Judged<'a> {
+    /// The accepted part of each Gateway.
+    pub(super) fn served(&self) -> ServedByName<'a> {
+        self.attached.served.iter().map(|one| (&one.gateway, one.as_ref())).collect()
+    }
+
+    /// A Gateway at its Envoys.
+    pub(super) fn programmed(&self, gateway: &ObjectName, served: &ServedByName<'a>) -> Programmed<'a> {
+        let (served, state) = (served.get(gateway).copied(), self.programmed_states.get(gateway));
+        Programmed::of(served, state, self.closed_listeners.get(gateway))
+    }
+
+    /// A route with its closures in it.
+    pub(super) fn route(&self, route: &'a RouteVerdict, served: &ServedByName<'a>) -> Cow<'a, RouteVerdict> {
+        match self.closures.get(&(route.kind, route.name.clone())) {
+            Some(closed) => Cow::Owned(route.with_closures(closed, |name| served.get(name).copied())),
+            None => Cow::Borrowed(route),
+        }
+    }
+}
+
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
 /// about the version of the definitions. An object that took the place of a judged one has none.
 pub(super) fn statuses<'a>(
@@ -35,9 +60,9 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmed_states, closed_listeners, closures } = judged;
+    let Judged { attached, uids, programmed_states, .. } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
-    let served: BTreeMap<&ObjectName, &ServedGateway> = attached.served.iter().map(|one| (&one.gateway, one)).collect();
+    let served = judged.served();
     let classes = attached.classes.iter().filter_map(move |class| {
         let key = key(WatchedKind::GatewayClass, &ObjectName::new("", class.name.as_str()));
         let verdicts: Vec<ConditionVerdict> = class.conditions.iter().chain(supported).cloned().collect();
@@ -49,18 +74,14 @@ pub(super) fn statuses<'a>(
     let of_routes = served.clone();
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
-        let (served, state) = (served.get(&gateway.name).copied(), programmed_states.get(&gateway.name));
-        let programmed = Programmed::of(served, state, closed_listeners.get(&gateway.name));
+        let programmed = judged.programmed(&gateway.name, &served);
         let written = gateway_status(gateway, programmed, status(&key)?, now);
         Some((key, written))
     });
     let routes = attached.routes.iter().filter_map(move |route| {
-        let kind = if route.kind == RouteKind::Http { WatchedKind::HttpRoute } else { WatchedKind::TlsRoute };
-        let key = key(kind, &route.name);
+        let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
-        let closed = closures.get(&(route.kind, route.name.clone()));
-        let closed = closed.map(|closed| route.with_closures(closed, |name| of_routes.get(name).copied()));
-        let written = route_status(closed.as_ref().unwrap_or(route), stored, now)?;
+        let written = route_status(&judged.route(route, &of_routes), stored, now)?;
         Some((key, written))
     });
     let led_by = upstream_status::led_by(&attached.served);
@@ -73,6 +94,14 @@ pub(super) fn statuses<'a>(
         Some((key, json!({"conditions": conditions})))
     });
     classes.chain(gateways).chain(routes).chain(upstreams)
+}
+
+/// The kind of a route among those that are watched.
+pub(super) fn watched_kind(kind: RouteKind) -> WatchedKind {
+    match kind {
+        RouteKind::Http => WatchedKind::HttpRoute,
+        RouteKind::Tls => WatchedKind::TlsRoute,
+    }
 }
 
 fn key(kind: WatchedKind, name: &ObjectName) -> ObjectKey {
@@ -125,6 +154,7 @@ mod tests {
     use portcullis_attach::{GatewayObjects, Inventory, RouteClosure, attach};
     use portcullis_gateway_api::read_object;
 
+    use super::super::condition_counts::counts;
     use super::*;
 
     const NOW: &str = "2026-01-02T03:04:05Z";
@@ -239,6 +269,8 @@ mod tests {
         assert_eq!((&accepted["type"], &accepted["status"]), (&json!("Accepted"), &json!("False")), "{route}");
         assert_eq!(accepted["reason"], "TooManyClientAddresses");
         assert_eq!(accepted["message"], "connections at listener a are closed: no room");
+        let counted = counts(judged).listed();
+        assert!(counted.contains(&"TLSRoute Accepted 1".to_owned()), "{counted:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The condition `Ready` of `KubernetesUpstreams`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use portcullis_api::upstream_key;
 use portcullis_attach::{ConditionVerdict, ListenerRole, ObjectName, ServedBackend, ServedGateway, UpstreamVerdict};
@@ -13,7 +14,7 @@ const MAX_NAMED: usize = 8;
 /// The Gateways at which routes lead requests to upstreams, by the keys of these.
 pub(super) type LedBy<'a> = BTreeMap<&'a str, BTreeSet<&'a ObjectName>>;
 
-pub(super) fn led_by(served: &[ServedGateway]) -> LedBy<'_> {
+pub(super) fn led_by(served: &[Arc<ServedGateway>]) -> LedBy<'_> {
     let mut led_by = LedBy::new();
     for gateway in served {
         let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
@@ -68,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    fn served(name: &str, key: &str, weight: u32) -> ServedGateway {
+    fn served(name: &str, key: &str, weight: u32) -> Arc<ServedGateway> {
         let route = BoundRoute {
             kind: RouteKind::Http,
             route: ObjectName::new("team-a", "r"),
@@ -82,16 +83,16 @@ mod tests {
             routes: HostTable { routes, ..HostTable::default() },
         };
         let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
-        ServedGateway {
+        Arc::new(ServedGateway {
             gateway: ObjectName::new("infra", name),
             addresses: Vec::new(),
             settings: None,
             listeners: vec![listener],
             policies: DoorPolicies::default(),
-        }
+        })
     }
 
-    fn ready(served: &[ServedGateway], programmed: &[&str], is_accepted: bool) -> String {
+    fn ready(served: &[Arc<ServedGateway>], programmed: &[&str], is_accepted: bool) -> String {
         let condition = |kind, status| ConditionVerdict { kind, status, reason: "r", message: String::new() };
         let upstream = UpstreamVerdict {
             name: ObjectName::new("team-a", "prod"),
@@ -117,7 +118,8 @@ mod tests {
             let found = ready(&[served("edge", key, weight)], &["edge"], true);
             assert!(found.starts_with("false NoRoute"), "{key} {weight}: {found}");
         }
-        let many: Vec<ServedGateway> = (0..10).map(|index| served(&format!("e{index}"), "team-a/prod", 1)).collect();
+        let many: Vec<Arc<ServedGateway>> =
+            (0..10).map(|index| served(&format!("e{index}"), "team-a/prod", 1)).collect();
         let names: Vec<String> = (0..10).map(|index| format!("e{index}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = ready(&many, &names, true);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{
-    KubernetesUpstream, Problem, UpstreamContent, UpstreamMaterial, assumed_material, check_upstream, parse_upstream,
-    referred_by_upstream, upstream_key, upstream_material,
+    Cluster, KubernetesUpstream, PolicyInEffect, Problem, UpstreamContent, UpstreamMaterial, assumed_material,
+    check_upstream, parse_upstream, referred_by_upstream, upstream_key, upstream_material, upstream_rules,
 };
-use portcullis_attach::{ContentKind, ContentName, ObjectName, UpstreamObject, UpstreamState};
+use portcullis_attach::{ContentKind, ContentName, ObjectName, UpstreamObject, UpstreamPolicies, UpstreamState};
 use portcullis_gateway_api::ObjectMeta;
 use portcullis_sources::{GatewayApiObjects, WatchedKind};
 use portcullis_translate::ResolvedUpstream;
@@ -23,7 +23,10 @@ use crate::client_ca::check_client_ca;
 pub(super) struct KnownUpstreams(BTreeMap<ObjectName, KnownUpstream>);
 
 struct KnownUpstream {
-    /// Its document with the content of its references, if they have any.
+    document: Arc<Value>,
+    policies: Vec<PolicyInEffect>,
+    rules: Arc<Value>,
+    /// Its document with its rules and the content of its references, if they have any.
     resolved: Option<Arc<ResolvedUpstream>>,
     state: UpstreamState,
 }
@@ -53,20 +56,21 @@ fn contents(raw: &KubernetesUpstream) -> Vec<ContentName> {
 }
 
 impl KnownUpstreams {
-    /// Judges the newest objects with these contents, as far as they are `within` their bounds: a check of each other one would be work
-    /// that nothing bounds.
+    /// Judges the newest objects with these policies and contents, as far as they are `within` their bounds: a check of each other one
+    /// would be work that nothing bounds.
     pub(super) fn follow(
         &mut self,
         objects: &GatewayApiObjects,
         within: &BTreeSet<ObjectName>,
+        policies: &UpstreamPolicies,
         contents: &GatewayContents,
     ) {
         let before = std::mem::take(&mut self.0);
         let judged = |document: &Arc<Value>| {
             let name = name_of(document);
             within.contains(&name).then(|| {
-                let known = before.get(&name);
-                let judged = judge(document, contents, known);
+                let policies = policies.get(&name).map_or(&[][..], Vec::as_slice);
+                let judged = judge(document, policies, contents, before.get(&name));
                 (name, judged)
             })
         };
@@ -89,15 +93,45 @@ impl KnownUpstreams {
     }
 }
 
-fn judge(document: &Arc<Value>, contents: &GatewayContents, known: Option<&KnownUpstream>) -> KnownUpstream {
-    let invalid =
-        |problems: Vec<Problem>| KnownUpstream { resolved: None, state: UpstreamState::Invalid(in_words(&problems)) };
+impl KnownUpstream {
+    fn is_of(&self, document: &Arc<Value>, policies: &[PolicyInEffect]) -> bool {
+        self.document == *document && self.policies == policies
+    }
+
+    /// Whether it is wrong by itself, whatever its references have.
+    fn is_wrong(&self) -> bool {
+        self.resolved.is_none() && matches!(self.state, UpstreamState::Invalid(_))
+    }
+}
+
+/// Rules are merged, and an upstream is checked, only if something is other than before.
+fn judge(
+    document: &Arc<Value>,
+    policies: &[PolicyInEffect],
+    contents: &GatewayContents,
+    known: Option<&KnownUpstream>,
+) -> KnownUpstream {
+    let known = known.filter(|known| known.is_of(document, policies));
+    let rules = known.map_or_else(|| upstream_rules(policies), |known| Arc::clone(&known.rules));
+    let judged = |resolved: Option<Arc<ResolvedUpstream>>, state: UpstreamState| KnownUpstream {
+        document: Arc::clone(document),
+        policies: policies.to_vec(),
+        rules: Arc::clone(&rules),
+        resolved,
+        state,
+    };
+    if let Some(known) = known.filter(|known| known.is_wrong()) {
+        return judged(None, known.state.clone());
+    }
+    let invalid = |problems: Vec<Problem>| judged(None, UpstreamState::Invalid(in_words(&problems)));
     let raw = match parse_upstream(document) {
         Ok(raw) => raw,
         Err(problems) => return invalid(problems),
     };
     // Its own mistakes come first: a reference that is missing by mistake is none that has no content.
-    if let Err(problems) = check_upstream(&raw, &assumed_material(&raw), true).outcome {
+    if known.is_none()
+        && let Err(problems) = checked(&raw, &assumed_material(&raw), &rules)
+    {
         return invalid(problems);
     }
     let namespace = raw.metadata.namespace.as_deref().unwrap_or_default();
@@ -105,24 +139,30 @@ fn judge(document: &Arc<Value>, contents: &GatewayContents, known: Option<&Known
     let config_map = |name: &str| contents.authority(&ObjectName::new(namespace, name));
     let material = match upstream_material(&raw, secret, config_map) {
         Ok(material) => material,
-        Err(why) => return KnownUpstream { resolved: None, state: UpstreamState::Unresolved(why.to_string()) },
+        Err(why) => return judged(None, UpstreamState::Unresolved(why.to_string())),
     };
-    let resolved = ResolvedUpstream { document: Arc::clone(document), material };
-    if let Some(KnownUpstream { resolved: Some(before), state }) = known
-        && **before == resolved
+    if let Some(KnownUpstream { resolved: Some(before), state, .. }) = known
+        && before.material == material
     {
-        return KnownUpstream { resolved: Some(Arc::clone(before)), state: state.clone() };
+        return judged(Some(Arc::clone(before)), state.clone());
     }
-    let state = match check(&raw, &resolved.material) {
+    let resolved = ResolvedUpstream { document: Arc::clone(document), material, rules: Arc::clone(&rules) };
+    let state = match check(&raw, &resolved) {
         Ok(()) => UpstreamState::Usable,
         Err(why) => UpstreamState::Invalid(why),
     };
-    KnownUpstream { resolved: Some(Arc::new(resolved)), state }
+    judged(Some(Arc::new(resolved)), state)
+}
+
+fn checked(raw: &KubernetesUpstream, material: &UpstreamMaterial, rules: &Value) -> Result<Cluster, Vec<Problem>> {
+    #[cfg(test)]
+    tests::CHECKS.set(tests::CHECKS.get() + 1);
+    check_upstream(raw, material, rules, true).outcome
 }
 
 /// Whether it can be served under any settings. The translation knows these, and refuses loopback addresses.
-fn check(raw: &KubernetesUpstream, material: &UpstreamMaterial) -> Result<(), String> {
-    let cluster = check_upstream(raw, material, true).outcome.map_err(|problems| in_words(&problems))?;
+fn check(raw: &KubernetesUpstream, upstream: &ResolvedUpstream) -> Result<(), String> {
+    let cluster = checked(raw, &upstream.material, &upstream.rules).map_err(|problems| in_words(&problems))?;
     let Some(pem) = &cluster.client_ca else { return Ok(()) };
     check_client_ca(&String::from_utf8_lossy(pem.as_slice())).map_err(|why| format!("spec.references.clientCA: {why}"))
 }

@@ -1,132 +1,84 @@
 //! For one object, each gateway's acknowledgement and its reports of endpoint health: the input of the conditions, together
 //! with the object's diagnosis.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
-use portcullis_api::status::{Gateway, GatewayProgress, Health, Timestamp, UnhealthyServer};
+use portcullis_api::status::{Gateway, GatewayProgress, Health};
 use portcullis_filter_config::{Pool, TCP_POOL, without_generation};
 use portcullis_translate::type_urls;
-use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot, View};
+use portcullis_xds::{AckState, HealthReport, NodeStatus, OpenStreams, Refused, Registry, Snapshot};
 
+use super::endpoint_reports::{EndpointHealth, HealthByNode};
 use super::instance_views::is_lasting_view;
 
 #[cfg(test)]
 mod tests;
 
-/// Endpoints by Envoy cluster, then by node.
-pub(super) type EndpointHealth = BTreeMap<String, BTreeMap<String, Health>>;
-
-/// The endpoint health that gateways reported lately about what is theirs in this snapshot: a former owner's last report ends with the
-/// hand-over.
-pub(super) fn reports(health: &HealthRegistry, snapshot: Option<&Snapshot>) -> EndpointHealth {
-    let server = |one: portcullis_xds::UnhealthyServer| UnhealthyServer {
-        server: one.server,
-        reason: one.reason.as_str().to_owned(),
-        since: Timestamp::from_seconds(one.since),
-    };
-    let health_of = |seen: Endpoints| Health {
-        healthy: seen.healthy,
-        total: seen.total,
-        unhealthy: seen.unhealthy.into_iter().map(server).collect(),
-    };
-    let of_cluster = |(cluster, nodes): (String, BTreeMap<String, Endpoints>)| {
-        (cluster, nodes.into_iter().map(|(node, seen)| (node, health_of(seen))).collect())
-    };
-    let own = snapshot.map(ReportedPools::of).unwrap_or_default();
-    let counts = |views: Option<&[View]>, cluster: &str| own.may_report(views, cluster);
-    health.all_of(Instant::now(), counts).into_iter().map(of_cluster).collect()
-}
-
-/// The pools about which gateways of each view may report.
-#[derive(Default)]
-struct ReportedPools<'a> {
-    /// By view, without generations; empty as long as objects are not divided.
-    by_view: BTreeMap<Option<&'a str>, HashSet<&'a str>>,
-}
-
-impl<'a> ReportedPools<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
-        let clusters = type_urls::cluster();
-        let pools = |view: &'a Snapshot| view.names(clusters).map(without_generation).collect();
-        let of_instances = snapshot.views().filter(|(name, _)| is_lasting_view(name));
-        let mut by_view: BTreeMap<_, _> = of_instances.map(|(name, view)| (Some(name), pools(view))).collect();
-        if !by_view.is_empty() {
-            by_view.insert(None, pools(snapshot));
-        }
-        Self { by_view }
-    }
-
-    fn may_report(&self, views: Option<&[View]>, pool: &str) -> bool {
-        let Some(views) = views.filter(|_| !self.by_view.is_empty()) else { return true };
-        let has = |view: &View| self.by_view.get(&view.0.as_deref()).is_some_and(|pools| pools.contains(pool));
-        views.iter().any(has)
-    }
-}
-
 /// The gateways' states, as of one moment.
 pub(super) struct GatewayStates<'a> {
-    registry: &'a Registry,
-    nodes: Vec<NodeStatus>,
-    snapshot: Option<Arc<Snapshot>>,
-    reports: &'a EndpointHealth,
-    /// The acknowledgements of gateways that follow another replica, by node.
-    answers: BTreeMap<String, Arc<AckStates>>,
-    /// Those that keep their last configuration, and the reason.
-    frozen: BTreeMap<String, String>,
-    /// The views about which each gateway may report whose agent does; `None` are all.
-    reported: BTreeMap<String, Option<Vec<View>>>,
+    streams: OpenStreams,
+    snapshot: Option<&'a Snapshot>,
+    endpoints: &'a EndpointHealth,
+    /// The nodes that are connected here.
+    connected: Vec<&'a NodeStatus>,
+    /// The newest reports of agents, by node.
+    reports: &'a BTreeMap<String, Arc<HealthReport>>,
+    /// Gateways that keep their last configuration, and the reason.
+    frozen: &'a BTreeMap<String, String>,
+    /// Those that are not connected here and have answered another replica, or are frozen.
+    elsewhere: BTreeSet<&'a str>,
 }
 
 impl<'a> GatewayStates<'a> {
     pub(super) fn new(
-        registry: &'a Registry,
-        health: &HealthRegistry,
-        snapshot: Option<Arc<Snapshot>>,
-        reports: &'a EndpointHealth,
+        (registry, nodes): (&'a Registry, &'a [NodeStatus]),
+        frozen: &'a BTreeMap<String, String>,
+        reports: &'a BTreeMap<String, Arc<HealthReport>>,
+        (snapshot, endpoints): (Option<&'a Snapshot>, &'a EndpointHealth),
     ) -> Self {
-        let now = Instant::now();
-        let (answers, frozen, reported) = (health.answers(now), registry.frozen(now), health.views(now));
-        Self { registry, nodes: registry.nodes(), snapshot, reports, answers, frozen, reported }
-    }
-
-    /// Every node that was seen.
-    pub(super) fn nodes(&self) -> &[NodeStatus] {
-        &self.nodes
+        let connected: Vec<&NodeStatus> = nodes.iter().filter(|node| node.connected).collect();
+        let answering = reports.iter().filter(|(_, report)| !report.answers.is_empty()).map(|(node, _)| node);
+        let mut elsewhere: BTreeSet<&str> = answering.chain(frozen.keys()).map(String::as_str).collect();
+        elsewhere.retain(|name| connected.binary_search_by(|node| node.id.as_str().cmp(name)).is_err());
+        Self { streams: registry.streams(), snapshot, endpoints, connected, reports, frozen, elsewhere }
     }
 
     /// Every gateway that is connected or reports, and what it makes of an `UpstreamCluster`. `content_hash` is that of
     /// what is served of it.
     pub(super) fn gateways(&self, owner: &str, content_hash: &str) -> Vec<Gateway<'_>> {
-        let Some(snapshot) = &self.snapshot else { return Vec::new() };
-        let mut progresses = self.registry.progress(snapshot, owner);
+        let Some(snapshot) = self.snapshot else { return Vec::new() };
+        let mut progresses = self.streams.progress(snapshot, owner);
         let health = self.health(snapshot, owner);
         let mut gateways: Vec<Gateway<'_>> = Vec::new();
-        for node in self.nodes.iter().filter(|node| node.connected) {
+        for node in &self.connected {
             // A node with two streams occurs twice, and its progress is that of both.
             let Some(progress) = progresses.remove(&node.id) else { continue };
             gateways.push(health.gateway(&node.id, self::progress(progress, node)));
         }
-        let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
-        let reporting =
-            health.all.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys()).chain(self.frozen.keys());
-        let mut elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
-        if !elsewhere.is_empty() {
+        let mut elsewhere: BTreeSet<&str> = BTreeSet::new();
+        if !self.elsewhere.is_empty() {
             let is_free = is_free(snapshot, owner);
-            let reports_it = |name: &String| health.all.is_some_and(|all| all.contains_key(name));
-            elsewhere.retain(|name| self.may_have(name, (snapshot, owner), is_free) || reports_it(name));
+            let may_have = |name: &&str| self.may_have(name, (snapshot, owner), is_free);
+            elsewhere.extend(self.elsewhere.iter().copied().filter(may_have));
         }
+        let reporting = health.all.into_iter().flat_map(|all| all.keys()).map(String::as_str);
+        elsewhere.extend(reporting.filter(|name| !self.is_here(name)));
         let key = (owner.to_owned(), content_hash.to_owned());
         gateways.extend(elsewhere.into_iter().map(|name| health.gateway(name, self.elsewhere(name, &key))));
         gateways
     }
 
+    /// Whether a node is connected to this replica. They are sorted by name.
+    fn is_here(&self, name: &str) -> bool {
+        self.connected.binary_search_by(|node| node.id.as_str().cmp(name)).is_ok()
+    }
+
     /// Whether a gateway that follows another replica may have an object: it may report about a view with it. One that may report about
     /// all, or of which that is not known, is taken for one of no instance.
     fn may_have(&self, node: &str, (snapshot, owner): (&Snapshot, &str), is_free: bool) -> bool {
-        let has = |view: &View| snapshot.view(view).is_some_and(|view| owns(view, owner));
-        match self.reported.get(node) {
+        let has = |view| snapshot.view(view).is_some_and(|view| owns(view, owner));
+        match self.reports.get(node).map(|report| &report.views) {
             Some(Some(views)) => views.iter().any(|view| if view.0.is_none() { is_free } else { has(view) }),
             Some(None) | None => is_free,
         }
@@ -134,7 +86,8 @@ impl<'a> GatewayStates<'a> {
 
     /// The state of a gateway that follows another replica, from the reports of its agent.
     fn elsewhere(&self, node: &str, version: &(String, String)) -> GatewayProgress {
-        let Some(answers) = self.answers.get(node) else {
+        let answers = self.reports.get(node).map(|report| &report.answers).filter(|answers| !answers.is_empty());
+        let Some(answers) = answers else {
             let frozen = self.frozen.get(node).cloned();
             return frozen.map_or(GatewayProgress::Elsewhere, |message| GatewayProgress::Refused { message });
         };
@@ -165,7 +118,7 @@ impl<'a> GatewayStates<'a> {
         for pool in &pools {
             let group = [Pool::Http2.as_str(), TCP_POOL].iter().find_map(|suffix| pool.strip_suffix(suffix));
             let Some(group) = group else { continue };
-            let Some(reports) = self.reports.get(pool) else { continue };
+            let Some(reports) = self.endpoints.get(pool.as_str()).map(|nodes| &**nodes) else { continue };
             if group.ends_with("/all.") {
                 health.all = Some(reports);
             } else {
@@ -180,9 +133,9 @@ impl<'a> GatewayStates<'a> {
 #[derive(Debug, Default)]
 struct GroupHealth<'a> {
     /// The endpoints that every request may go to.
-    all: Option<&'a BTreeMap<String, Health>>,
+    all: Option<&'a HealthByNode>,
     /// Those of policies with a subset or a strategy of their own.
-    others: Vec<&'a BTreeMap<String, Health>>,
+    others: Vec<&'a HealthByNode>,
 }
 
 impl GroupHealth<'_> {
@@ -208,11 +161,15 @@ fn owns(view: &Snapshot, owner: &str) -> bool {
     view.owned_by(owner).next().is_some()
 }
 
+/// The first resource of all objects that a node refuses.
+pub(super) fn shared_refusal(node: &NodeStatus) -> Option<&Refused> {
+    node.refused.iter().find(|refused| refused.owner.is_none() && !refused.is_optional)
+}
+
 /// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as
 /// refused.
 fn progress(progress: GatewayProgress, node: &NodeStatus) -> GatewayProgress {
-    let is_shared = |refused: &&Refused| refused.owner.is_none() && !refused.is_optional;
-    match node.refused.iter().find(is_shared).filter(|_| progress == GatewayProgress::Pending) {
+    match shared_refusal(node).filter(|_| progress == GatewayProgress::Pending) {
         Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
         None => progress,
     }

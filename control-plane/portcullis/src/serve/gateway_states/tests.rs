@@ -6,7 +6,8 @@ use portcullis_api::status::GatewayProgress;
 use portcullis_translate::type_urls;
 use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, Registry, Resource, Snapshot, View};
 
-use super::{EndpointHealth, GatewayStates, reports};
+use super::super::endpoint_reports::{EndpointHealth, EndpointReports};
+use super::GatewayStates;
 
 const OWNER: &str = "prod.example.com";
 const SERVED: &str = "hash-of-what-is-served";
@@ -21,13 +22,14 @@ fn refused() -> GatewayProgress {
 
 /// How a gateway is listed that is not connected, after its agent's last words this long ago; `None` if it is not.
 fn listed(found: Option<AckStates>, age: Duration) -> Option<GatewayProgress> {
-    let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
+    let (registry, health, endpoints) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     let at = Instant::now().checked_sub(age).unwrap();
     health.record("envoy-0", BTreeMap::new(), at);
     if let Some(found) = found {
         health.answered("envoy-0", found);
     }
-    let states = GatewayStates::new(&registry, &health, Some(Arc::new(Snapshot::default())), &reports);
+    let (snapshot, reports, frozen) = (Snapshot::default(), health.reports(Instant::now()), BTreeMap::new());
+    let states = GatewayStates::new((&registry, &[]), &frozen, &reports, (Some(&snapshot), &endpoints));
     let gateways = states.gateways(OWNER, SERVED);
     assert!(gateways.iter().all(|gateway| gateway.name == "envoy-0" && gateway.health.is_none()), "{gateways:?}");
     let key = (OWNER.to_owned(), SERVED.to_owned());
@@ -87,18 +89,21 @@ fn report_of_a_former_owner_ends_with_the_hand_over() {
         };
         of("").with_views(["a", "b"].map(|name| (view(name), of(name))))
     };
-    let nodes = |snapshot: Option<&Snapshot>| {
-        let mut all = reports(&health, snapshot);
-        all.remove(pool).map(|nodes| nodes.into_keys().collect::<Vec<_>>()).unwrap_or_default()
+    let (mut known, reports) = (EndpointReports::default(), health.reports(Instant::now()));
+    let mut nodes = |snapshot: Snapshot| {
+        known.follow(&reports, Some(&Arc::new(snapshot)));
+        let nodes = known.endpoints().get(pool);
+        nodes.map(|nodes| nodes.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
     };
-    assert_eq!(nodes(Some(&served(&["a"]))), ["a/one", "local"]);
-    assert_eq!(nodes(Some(&served(&["a", "b"]))), ["a/one", "b/one", "local"], "both owners, while it passes over");
-    assert_eq!(nodes(Some(&served(&["b"]))), ["b/one", "local"]);
-    assert_eq!(nodes(Some(&served(&[""]))), ["free", "local"]);
-    assert_eq!(nodes(Some(&Snapshot::default())).len(), 4, "without instances all are of one owner");
+    assert_eq!(nodes(served(&["a"])), ["a/one", "local"]);
+    assert_eq!(nodes(served(&["a", "b"])), ["a/one", "b/one", "local"], "both owners, while it passes over");
+    assert_eq!(nodes(served(&["b"])), ["b/one", "local"]);
+    assert_eq!(nodes(served(&[""])), ["free", "local"]);
+    assert_eq!(nodes(Snapshot::default()).len(), 4, "without instances all are of one owner");
     let snapshot = Arc::new(served(&["b"]));
-    let (registry, known) = (Registry::default(), reports(&health, Some(&snapshot)));
-    let states = GatewayStates::new(&registry, &health, Some(snapshot), &known);
+    let (registry, frozen) = (Registry::default(), BTreeMap::new());
+    known.follow(&reports, Some(&snapshot));
+    let states = GatewayStates::new((&registry, &[]), &frozen, &reports, (Some(&*snapshot), &**known.endpoints()));
     let gateways: Vec<_> = states.gateways(OWNER, SERVED).iter().map(|one| one.name.to_owned()).collect();
     assert_eq!(gateways, ["b/one", "local"], "the former owner's is no gateway of it any more");
 }
@@ -110,7 +115,7 @@ fn gateway_elsewhere_counts_for_objects_of_its_own_instance() {
         Snapshot::new([(type_urls::cluster().to_owned(), "lab/-/prod.example.com/all.h2@1".to_owned(), resource)])
     };
     let view = |name: &str| View(Some(format!("instance/{name}")));
-    let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
+    let (registry, health, endpoints) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     for (node, views) in [
         ("local", None),
         ("free", Some(vec![View(None)])),
@@ -130,7 +135,8 @@ fn gateway_elsewhere_counts_for_objects_of_its_own_instance() {
         (served(of_owner(), of_owner()), &["free", "local", "of-a"]),
         (served(Snapshot::default(), Snapshot::default()), &["free", "local"]),
     ] {
-        let states = GatewayStates::new(&registry, &health, Some(Arc::new(snapshot)), &reports);
+        let (reports, frozen) = (health.reports(Instant::now()), BTreeMap::new());
+        let states = GatewayStates::new((&registry, &[]), &frozen, &reports, (Some(&snapshot), &endpoints));
         let names: Vec<_> = states.gateways(OWNER, SERVED).iter().map(|gateway| gateway.name.to_owned()).collect();
         assert_eq!(names, expected);
     }

@@ -20,6 +20,7 @@ pub(in super::super) struct GatewayClaims {
 /// A stream of an Envoy of a Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClaimingStream {
+    /// The node's name, by which its progress is known.
     node: String,
     /// Those by which clients reach the Envoy.
     addresses: BTreeSet<IpAddr>,
@@ -60,7 +61,7 @@ impl GatewayClaims {
         self.next = self.next.wrapping_add(1);
         let text = node.metadata.get(NODE_GATEWAY_ADDRESSES).map(String::as_str).unwrap_or_default();
         let addresses = addresses(text, node.membership == Membership::Local);
-        let stream = ClaimingStream { node: node.id.clone(), addresses };
+        let stream = ClaimingStream { node: node.name(), addresses };
         self.streams.entry(gateway.clone()).or_default().insert(self.next, stream);
         self.next
     }
@@ -78,7 +79,7 @@ impl GatewayClaims {
         self.streams.keys().cloned().collect()
     }
 
-    /// The addresses of those Envoys of a Gateway whose node id is as asked for.
+    /// The addresses of those Envoys of a Gateway whose name is as asked for.
     pub(super) fn addresses(&self, gateway: &ObjectName, is_meant: impl Fn(&str) -> bool) -> BTreeSet<IpAddr> {
         let streams = self.streams.get(gateway).into_iter().flat_map(BTreeMap::values);
         streams.filter(|one| is_meant(&one.node)).flat_map(|one| &one.addresses).copied().collect()
@@ -171,17 +172,21 @@ mod tests {
     fn addresses_are_those_that_clients_may_reach() {
         let written = "192.0.2.1, ::1,x,0.0.0.0,::,169.254.1.1,fe80::1,224.0.0.1,ff02::1,::ffff:127.0.0.1,2001:db8::1,\
                        255.255.255.255";
-        for (membership, expected) in [
-            (Membership::Local, &["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"][..]),
-            (Membership::Bound(["infra/edge".to_owned()].into()), &["192.0.2.1", "2001:db8::1"]),
+        for (membership, name, expected) in [
+            (Membership::Local, "n", &["127.0.0.1", "192.0.2.1", "::1", "2001:db8::1"][..]),
+            (
+                Membership::Bound(["infra/edge".to_owned()].into()),
+                "gateway:infra/edge/n",
+                &["192.0.2.1", "2001:db8::1"],
+            ),
         ] {
             let (claims, gateway) = (watch::Sender::new(GatewayClaims::default()), ObjectName::new("infra", "edge"));
             let mut one = node(None, membership);
             one.metadata.insert(NODE_GATEWAY_ADDRESSES.to_owned(), written.to_owned());
             let _open = ClaimGuard::open(&claims, gateway.clone(), &one);
-            let found = claims.borrow().addresses(&gateway, |node| node == "n");
+            let found = claims.borrow().addresses(&gateway, |node| node == name);
             assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
-            assert!(claims.borrow().addresses(&gateway, |node| node != "n").is_empty());
+            assert!(claims.borrow().addresses(&gateway, |node| node != name).is_empty());
         }
     }
 

@@ -1,13 +1,23 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_translate::{Resource, ResourceGroup, misdirected_routes, type_urls};
+use portcullis_api::upstream_of_key;
+use portcullis_translate::{Resource, ResourceGroup, misdirected_routes, place_of_routes, type_urls};
 use portcullis_xds::Snapshot;
 
-/// The number of ended route configurations of a Gateway above which the oldest go, as soon as they may, and no new one is opened; or
-/// twice the number of those that are served, if that is more: all may get other names.
-const MAX_KEPT: usize = 1_024;
+use super::cluster_route_namespaces::ClusterRouteNamespaces;
+
+/// The number of ended route configurations of one owner above which the oldest go, as soon as they may, and no new one of that owner is
+/// opened: as many as one namespace has routes at a Gateway. Or twice the number of those that are served, if that is more: all may get
+/// other names.
+const MAX_OF_OWNER: usize = 256;
+/// The same of all upstreams at a Gateway, and of all `UpstreamClusters`. Beyond it each owner among these keeps a few.
+const MAX_OF_ALL: usize = 4_096;
+/// Of one namespace's upstreams: as many as it has of these.
+const KEPT_OF_UPSTREAMS: usize = 16;
+/// Of an `UpstreamCluster`, and of one namespace's routes to these: as many as a Gateway has listeners.
+const KEPT_OF_CLUSTER: usize = 64;
 /// How long each is kept at the least: longer than Envoy's drain time of ten minutes.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
@@ -15,20 +25,60 @@ const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 ///
 /// Connections of before go on for Envoy's drain time, and Envoy keeps the routes of a configuration that is removed. As long as
 /// another route leads to the same servers, their next requests would reach these. Each is therefore replaced by one that answers 421,
-/// after which clients connect anew. Authors of routes choose the names, and none may be forgotten too early: where there are too many
-/// of them, new configurations answer 421, too, until the oldest are old enough.
+/// after which clients connect anew. Authors of upstreams choose the names, those of routes the `UpstreamClusters`, and none may be
+/// forgotten too early: where there are too many of one owner, new configurations of that owner answer 421, too, until the oldest are old
+/// enough.
 #[derive(Debug, Default)]
 pub(super) struct EndedRoutes {
-    /// In the order of their end.
-    kept: VecDeque<EndedRoute>,
+    /// By name.
+    kept: BTreeMap<Arc<str>, EndedRoute>,
     /// New ones that are not opened. Connections have nothing else of them.
     withheld: BTreeMap<String, Arc<Resource>>,
+    /// When one of these may be opened.
+    opening: Option<Instant>,
+    /// The namespaces of the routes that are served.
+    namespaces: Arc<ClusterRouteNamespaces>,
 }
 
 #[derive(Debug)]
 struct EndedRoute {
     resource: Arc<Resource>,
     since: Instant,
+    /// Of the last routes to an `UpstreamCluster`, as far as they are known.
+    namespaces: BTreeSet<String>,
+}
+
+/// Those who have bounds of ended route configurations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum RouteOwner<'a> {
+    /// The namespace of the upstreams behind them.
+    Upstreams(&'a str),
+    /// The `UpstreamCluster` behind them. A name of another kind is one of its own.
+    Cluster(&'a str),
+    /// The namespace of routes to `UpstreamClusters`.
+    Routes(&'a str),
+}
+
+/// The owners of one route configuration.
+#[derive(Clone, Copy)]
+struct RouteOwners<'a> {
+    /// The one of the servers behind it.
+    of_servers: RouteOwner<'a>,
+    namespaces: Option<&'a BTreeSet<String>>,
+}
+
+/// The numbers of route configurations of each owner, ended and served.
+#[derive(Default)]
+struct OwnerCounts<'a> {
+    of_owners: HashMap<RouteOwner<'a>, RouteCounts>,
+    of_upstreams: RouteCounts,
+    of_clusters: RouteCounts,
+}
+
+#[derive(Clone, Copy, Default)]
+struct RouteCounts {
+    ended: usize,
+    served: usize,
 }
 
 impl EndedRoutes {
@@ -37,40 +87,29 @@ impl EndedRoutes {
         &mut self,
         before: &Snapshot,
         group: Option<&ResourceGroup>,
+        namespaces: Arc<ClusterRouteNamespaces>,
         now: Instant,
     ) -> Option<ResourceGroup> {
         let url = type_urls::route_configuration();
-        let routes = || group.iter().flat_map(|group| group.iter()).filter(|one| one.type_url == url);
-        let served: BTreeSet<&str> = routes().map(|one| one.name.as_ref()).collect();
-        let opened = |name: &str| before.get(url, name).is_some() && !self.withheld.contains_key(name);
-        let known: BTreeSet<&str> = served.iter().copied().filter(|name| opened(name)).collect();
-        let ended: Vec<&str> = before.names(url).filter(|name| !served.contains(name) && opened(name)).collect();
-        let returning = |name: &str| self.kept.iter().any(|kept| *kept.resource.name == *name);
-        let new: Vec<&str> = served.difference(&known).copied().filter(|name| !returning(name)).collect();
-        self.kept.retain(|kept| !served.contains(&*kept.resource.name));
+        let routes = group.iter().flat_map(|group| group.iter()).filter(|one| one.type_url == url);
+        let served: HashSet<&str> = routes.map(|one| one.name.as_ref()).collect();
+        // One that answers 421 is on demand, and no other one is: after a restart it is not known which of these were withheld.
+        let is_open = |name: &str| before.get(url, name).is_some_and(|one| !one.is_on_demand());
+        let is_new = |name: &&str| !is_open(name) && !self.kept.contains_key(*name);
+        let new: Vec<&str> = served.iter().copied().filter(is_new).collect();
+        let is_ended = |name: &&str| !served.contains(name) && !self.withheld.contains_key(*name);
+        let ended: Vec<&str> = before.names(url).filter(is_ended).collect();
+        self.kept.retain(|name, _| !served.contains(&**name));
         for name in ended {
-            if !self.kept.iter().any(|kept| *kept.resource.name == *name) {
-                self.kept.push_back(EndedRoute { resource: Arc::new(misdirected_routes(name)), since: now });
+            if !self.kept.contains_key(name) {
+                let resource = Arc::new(misdirected_routes(name));
+                let namespaces = self.namespaces.of_routes(name).cloned().unwrap_or_default();
+                self.kept.insert(Arc::clone(&resource.name), EndedRoute { resource, since: now, namespaces });
             }
         }
-        let is_full = |kept: &VecDeque<EndedRoute>| kept.len() > MAX_KEPT.max(served.len().saturating_mul(2));
-        while is_full(&self.kept) && self.expiry().is_some_and(|expiry| expiry <= now) {
-            self.kept.pop_front();
-        }
-        let new = if is_full(&self.kept) { new } else { Vec::new() };
-        let mut before = std::mem::take(&mut self.withheld);
-        let mut withheld = |name: &str| {
-            let known = before.remove(name).unwrap_or_else(|| Arc::new(misdirected_routes(name)));
-            (name.to_owned(), known)
-        };
-        let withheld: BTreeMap<String, Arc<Resource>> = new.into_iter().map(&mut withheld).collect();
-        if !withheld.is_empty() {
-            tracing::warn!(
-                count = withheld.len(),
-                "new routes of a Gateway answer 421: too many others have ended of late"
-            );
-        }
-        self.withheld = withheld;
+        self.namespaces = namespaces;
+        self.forget_old(&served, now);
+        self.withhold(new, &served);
         let group = group?;
         if self.withheld.is_empty() {
             return Some(Arc::clone(group));
@@ -82,95 +121,142 @@ impl EndedRoutes {
         Some(group.iter().map(served).collect())
     }
 
-    fn expiry(&self) -> Option<Instant> {
-        self.kept.front().map(|kept| kept.since + KEPT_FOR)
+    /// Forgets those that are old enough where there are too many.
+    fn forget_old(&mut self, served: &HashSet<&str>, now: Instant) {
+        let counts = self.counts(served);
+        let may_go = |(name, one): &(&Arc<str>, &EndedRoute)| {
+            let owners = one.owners(name);
+            let is_beyond =
+                || counts.are_too_many(owners.of_servers) || owners.all().any(|owner| counts.is_full(owner));
+            one.expiry() <= now && is_beyond()
+        };
+        let gone: Vec<Arc<str>> = self.kept.iter().filter(may_go).map(|(name, _)| Arc::clone(name)).collect();
+        for name in gone {
+            self.kept.remove(&name);
+        }
+    }
+
+    /// Opens those new configurations for whose owners there is room, and no others.
+    fn withhold(&mut self, new: Vec<&str>, served: &HashSet<&str>) {
+        let mut before = std::mem::take(&mut self.withheld);
+        let counts = self.counts(served);
+        let owners = |name| RouteOwners::of(name, self.namespaces.of_routes(name));
+        let closed: Vec<&str> = new.into_iter().filter(|name| counts.has_no_room(owners(name))).collect();
+        let full: HashSet<RouteOwner<'_>> =
+            closed.iter().flat_map(|name| owners(name).all()).filter(|owner| counts.is_full(*owner)).collect();
+        let makes_room = |owners: RouteOwners<'_>| {
+            counts.are_too_many(owners.of_servers) || owners.all().any(|owner| full.contains(&owner))
+        };
+        let waited_for = self.kept.iter().filter(|(name, one)| !full.is_empty() && makes_room(one.owners(name)));
+        let opening = waited_for.map(|(_, one)| one.expiry()).min();
+        let withheld = closed.into_iter().map(|name| {
+            let known = before.remove(name).unwrap_or_else(|| Arc::new(misdirected_routes(name)));
+            (name.to_owned(), known)
+        });
+        let withheld: BTreeMap<String, Arc<Resource>> = withheld.collect();
+        if !withheld.is_empty() {
+            tracing::warn!(
+                count = withheld.len(),
+                "new routes of a Gateway answer 421: too many others of their owners have ended of late"
+            );
+        }
+        (self.withheld, self.opening) = (withheld, opening);
+    }
+
+    fn counts<'a>(&'a self, served: &HashSet<&'a str>) -> OwnerCounts<'a> {
+        let mut counts = OwnerCounts::default();
+        for (name, one) in &self.kept {
+            counts.count(one.owners(name), |counts| &mut counts.ended);
+        }
+        for name in served.iter().copied() {
+            counts.count(RouteOwners::of(name, self.namespaces.of_routes(name)), |counts| &mut counts.served);
+        }
+        counts
     }
 
     /// When configurations may be opened that are not, though nothing else changes.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.expiry().filter(|_| !self.withheld.is_empty())
+        self.opening
     }
 
     pub(super) fn tombstones(&self) -> Vec<Arc<Resource>> {
-        self.kept.iter().map(|kept| Arc::clone(&kept.resource)).collect()
+        self.kept.values().map(|kept| Arc::clone(&kept.resource)).collect()
+    }
+}
+
+impl EndedRoute {
+    fn expiry(&self) -> Instant {
+        self.since + KEPT_FOR
+    }
+
+    fn owners<'a>(&'a self, name: &'a str) -> RouteOwners<'a> {
+        RouteOwners::of(name, Some(&self.namespaces))
+    }
+}
+
+impl<'a> RouteOwners<'a> {
+    /// Those of a name: the namespace of an upstream or the cluster is in it.
+    fn of(name: &'a str, namespaces: Option<&'a BTreeSet<String>>) -> Self {
+        let cluster = place_of_routes(name).map_or(name, |(_, cluster)| cluster);
+        let of_servers = match upstream_of_key(cluster) {
+            Some((namespace, _)) => RouteOwner::Upstreams(namespace),
+            None => RouteOwner::Cluster(cluster),
+        };
+        Self { of_servers, namespaces }
+    }
+
+    fn of_routes(self) -> impl Iterator<Item = RouteOwner<'a>> {
+        self.namespaces.into_iter().flatten().map(|namespace| RouteOwner::Routes(namespace))
+    }
+
+    fn all(self) -> impl Iterator<Item = RouteOwner<'a>> {
+        std::iter::once(self.of_servers).chain(self.of_routes())
+    }
+}
+
+impl<'a> OwnerCounts<'a> {
+    fn count(&mut self, owners: RouteOwners<'a>, number: impl Fn(&mut RouteCounts) -> &mut usize) {
+        for owner in owners.all() {
+            *number(self.of_owners.entry(owner).or_default()) += 1;
+        }
+        let of_all = match owners.of_servers {
+            RouteOwner::Upstreams(_) => &mut self.of_upstreams,
+            RouteOwner::Cluster(_) | RouteOwner::Routes(_) => &mut self.of_clusters,
+        };
+        *number(of_all) += 1;
+    }
+
+    /// Whether all owners like this one together have too many.
+    fn are_too_many(&self, owner: RouteOwner<'_>) -> bool {
+        match owner {
+            RouteOwner::Upstreams(_) => self.of_upstreams.exceeds(MAX_OF_ALL),
+            RouteOwner::Cluster(_) | RouteOwner::Routes(_) => self.of_clusters.exceeds(MAX_OF_ALL),
+        }
+    }
+
+    /// Whether no new one is opened on behalf of an owner.
+    fn is_full(&self, owner: RouteOwner<'_>) -> bool {
+        let counts = self.of_owners.get(&owner).copied().unwrap_or_default();
+        counts.exceeds(match (self.are_too_many(owner), owner) {
+            (false, _) => MAX_OF_OWNER,
+            (true, RouteOwner::Upstreams(_)) => KEPT_OF_UPSTREAMS,
+            (true, RouteOwner::Cluster(_) | RouteOwner::Routes(_)) => KEPT_OF_CLUSTER,
+        })
+    }
+
+    /// Whether a new one is not opened. One namespace's routes hold up none that another one has, too.
+    fn has_no_room(&self, owners: RouteOwners<'_>) -> bool {
+        let mut of_routes = owners.of_routes().peekable();
+        let are_full = of_routes.peek().is_some() && of_routes.all(|owner| self.is_full(owner));
+        are_full || self.is_full(owners.of_servers)
+    }
+}
+
+impl RouteCounts {
+    fn exceeds(self, most: usize) -> bool {
+        self.ended > most.max(self.served.saturating_mul(2))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(names: &[String]) -> Snapshot {
-        let routes =
-            |name: &String| (type_urls::route_configuration(), name.clone(), portcullis_xds::Resource::new(vec![1]));
-        Snapshot::new(names.iter().map(routes))
-    }
-
-    fn group<S: AsRef<str>>(names: &[S]) -> ResourceGroup {
-        let routes = |name: &S| Arc::new(Resource { value: vec![1], ..misdirected_routes(name.as_ref()) });
-        names.iter().map(routes).collect()
-    }
-
-    fn names(ended: &EndedRoutes) -> Vec<String> {
-        ended.tombstones().iter().map(|one| one.name.to_string()).collect()
-    }
-
-    /// Of the routes that are served, those that lead to servers.
-    fn open(group: Option<ResourceGroup>) -> Vec<String> {
-        let group = group.into_iter().flat_map(|group| group.to_vec());
-        group.filter(|one| one.value == [1]).map(|one| one.name.to_string()).collect()
-    }
-
-    #[test]
-    fn routes_that_are_gone_answer_until_they_are_back() {
-        let (mut ended, now) = (EndedRoutes::default(), Instant::now());
-        let before = snapshot(&["a".to_owned(), "b".to_owned()]);
-        ended.follow(&before, Some(&group(&["b"])), now);
-        assert_eq!(names(&ended), ["a"]);
-        let first = ended.tombstones();
-        ended.follow(&before, Some(&group(&["b"])), now);
-        assert!(Arc::ptr_eq(&first[0], &ended.tombstones()[0]), "it is the same one");
-        let back = ended.follow(&before, Some(&group(&["a"])), now);
-        assert_eq!((names(&ended), open(back)), (vec!["b".to_owned()], vec!["a".to_owned()]));
-        assert!(ended.follow(&before, None, now).is_none());
-        assert_eq!(names(&ended), ["b", "a"], "the Gateway may be served again, and connections of before are there");
-    }
-
-    #[test]
-    fn routes_that_are_gone_outlive_connections() {
-        let (mut ended, start) = (EndedRoutes::default(), Instant::now());
-        let [first, second] =
-            [0, 1].map(|round| (0..700).map(|index| format!("{round}-{index:03}")).collect::<Vec<_>>());
-        let [stays, both] = [vec!["stays".to_owned()], vec!["stays".to_owned(), "late".to_owned()]];
-        let mut at = |before: &[String], now: &[String], time| {
-            let served = open(ended.follow(&snapshot(before), Some(&group(now)), time));
-            (served, names(&ended), ended.next_expiry())
-        };
-        let half = start + KEPT_FOR / 2;
-        at(&[&first[..], &stays].concat(), &stays, start);
-        assert_eq!(at(&[&second[..], &stays].concat(), &stays, half).1, [&first[..], &second].concat());
-        let kept = at(&stays, &both, half);
-        assert_eq!(
-            (kept.0, kept.2),
-            (stays.clone(), Some(start + KEPT_FOR)),
-            "what is open stays so, and nothing else is"
-        );
-        // It ends without a connection.
-        let gone = at(&both, &stays, half);
-        assert_eq!((gone.1.len(), gone.2), (1_400, None));
-        at(&stays, &both, half);
-        assert_eq!(at(&both, &both, start + KEPT_FOR - Duration::from_secs(1)).0, stays);
-        let (served, kept, expiry) = at(&both, &both, start + KEPT_FOR);
-        assert_eq!((served, kept.len(), expiry), (both, MAX_KEPT, None));
-        assert_eq!(kept.last(), second.last());
-    }
-
-    #[test]
-    fn routes_that_all_get_other_names_are_served() {
-        let (mut ended, now) = (EndedRoutes::default(), Instant::now());
-        let [first, second] =
-            [0, 1].map(|round| (0..3_000).map(|index| format!("{round}-{index}")).collect::<Vec<_>>());
-        assert_eq!(open(ended.follow(&snapshot(&first), Some(&group(&second)), now)), second);
-        assert_eq!(names(&ended).len(), 3_000);
-    }
-}
+mod tests;

@@ -9,13 +9,13 @@ use tokio::sync::watch;
 
 use super::super::cluster_progress::ClusterProgress;
 use super::{
-    GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, ProgrammedState, gateway_view,
-    programmed_states,
+    GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, NumberedDemand, ProgrammedState,
+    gateway_view, programmed_states,
 };
 
 /// The Envoys of all Gateways, as the verdicts need them: what they are to serve goes in, what they do comes out.
 pub(in super::super) struct GatewayEnvoys {
-    demand: watch::Sender<Option<Arc<GatewayDemand>>>,
+    demand: watch::Sender<Option<NumberedDemand>>,
     outcome: watch::Receiver<Arc<GatewayOutcome>>,
     claims: watch::Receiver<GatewayClaims>,
     registry: Arc<Registry>,
@@ -73,13 +73,23 @@ impl GatewayEnvoys {
 
     /// Has this served.
     pub(in super::super) fn demand(&self, newer: GatewayDemand) {
-        self.demand.send_if_modified(|before| {
-            let newer = newer.after(before.as_deref());
-            let is_new = before.as_deref() != Some(&newer);
+        self.demand.send_if_modified(|newest| {
+            let before = newest.as_ref().map(|newest| newest.demand.as_ref());
+            let newer = newer.after(before);
+            let is_new = before != Some(&newer);
             if is_new {
-                *before = Some(Arc::new(newer));
+                newest.get_or_insert_default().demand = Arc::new(newer);
             }
             is_new
+        });
+    }
+
+    /// Takes the number of the policies at doors with which the newest demand is.
+    pub(in super::super) fn doors(&self, number: u64) {
+        self.demand.send_if_modified(|newest| {
+            let Some(newest) = newest.as_mut().filter(|newest| newest.doors_number != number) else { return false };
+            newest.doors_number = number;
+            true
         });
     }
 
@@ -107,7 +117,7 @@ impl GatewayEnvoys {
     ) -> BTreeMap<ObjectName, ProgrammedState> {
         let (outcome, claims) = (self.outcome.borrow_and_update().clone(), self.claims.borrow().clone());
         // The demand has the accepted Gateways of these verdicts.
-        let demand = self.demand.borrow().clone().unwrap_or_default();
+        let NumberedDemand { demand, .. } = self.demand.borrow().clone().unwrap_or_default();
         let mut found = programmed_states(&demand.served, &outcome, &claims, &self.registry);
         let generations: BTreeMap<&ObjectName, Option<i64>> =
             attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
@@ -147,6 +157,25 @@ mod tests {
         let listeners = listeners(&GatewayOutcome { snapshot, ..GatewayOutcome::default() }, &edge());
         assert_eq!(listeners, [listener.to_owned()].into());
         GatewayEdition { uid: Some(uid.to_owned()), generation: Some(generation), listeners, closed: BTreeSet::new() }
+    }
+
+    /// A door of no Gateway has another policy: everything that is served is what it was.
+    #[test]
+    fn other_number_of_the_policies_at_doors_is_no_other_demand() {
+        let claims = watch::Sender::new(GatewayClaims::default());
+        let (envoys, mut link) = GatewayEnvoys::new(&claims.subscribe(), Arc::default());
+        envoys.doors(1);
+        assert!(link.newest().0.is_none(), "nothing is served with them");
+        envoys.demand(GatewayDemand::default());
+        envoys.doors(1);
+        let before = link.newest().0.unwrap();
+        envoys.demand(GatewayDemand::default());
+        envoys.doors(1);
+        assert!(!link.demand.has_changed().unwrap());
+        envoys.doors(2);
+        let newest = link.newest().0.unwrap();
+        assert_eq!([before.doors_number, newest.doors_number], [1, 2]);
+        assert!(Arc::ptr_eq(&before.demand, &newest.demand), "no view is made anew");
     }
 
     #[test]

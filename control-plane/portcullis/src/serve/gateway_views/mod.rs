@@ -5,6 +5,7 @@
 //! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
 
 mod claim;
+mod cluster_route_namespaces;
 mod divided_gateways;
 mod ended_routes;
 mod envoys;
@@ -47,9 +48,17 @@ pub(super) struct GatewayDemand {
     pub(super) certificates: BTreeMap<ObjectName, Arc<KeyPair>>,
     /// The CAs for clients of these listeners, by `ConfigMaps`.
     pub(super) client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
-    /// All Gateways of this controller, accepted or not, by which instances select.
-    pub(super) gateways: BTreeMap<ObjectName, GatewayMember>,
-    /// The number of the policies at doors with which the Gateways are.
+    /// All Gateways of this controller, accepted or not, by which instances select; `None` without the Gateway API, where none is read.
+    pub(super) gateways: Option<BTreeMap<ObjectName, GatewayMember>>,
+}
+
+/// A demand, and the number of the policies at doors with which its Gateways are. Other policies at doors of no Gateway make the same
+/// demand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NumberedDemand {
+    /// The demand.
+    pub(super) demand: Arc<GatewayDemand>,
+    /// The number.
     pub(super) doors_number: u64,
 }
 
@@ -112,7 +121,7 @@ pub(super) type ClosedListeners = BTreeMap<ObjectName, BTreeMap<String, &'static
 /// The reconciler's end of the Gateway API.
 pub(super) struct GatewayLink {
     /// The newest demand; none before the first verdicts. Without the Gateway API it is for no Gateway, from the start.
-    pub(super) demand: watch::Receiver<Option<Arc<GatewayDemand>>>,
+    pub(super) demand: watch::Receiver<Option<NumberedDemand>>,
     /// The Gateways that Envoys belong to.
     pub(super) claims: watch::Receiver<GatewayClaims>,
     /// The outcome.
@@ -122,17 +131,17 @@ pub(super) struct GatewayLink {
 impl GatewayLink {
     /// That of a control plane without the Gateway API: the Envoys of all Gateways get a view without listeners.
     pub(super) fn without_gateways(claims: watch::Receiver<GatewayClaims>) -> Self {
-        let (_, demand) = watch::channel(Some(Arc::default()));
+        let (_, demand) = watch::channel(Some(NumberedDemand::default()));
         Self { demand, claims, outcome: watch::Sender::new(Arc::default()) }
     }
 
     /// Whether it is known that no Gateway is served.
     pub(super) fn serves_none(&self) -> bool {
-        self.demand.borrow().as_ref().is_some_and(|demand| demand.served.is_empty())
+        self.demand.borrow().as_ref().is_some_and(|newest| newest.demand.served.is_empty())
     }
 
     /// The newest demand, and the Gateways that Envoys belong to. Later ones are changes.
-    pub(super) fn newest(&mut self) -> (Option<Arc<GatewayDemand>>, BTreeSet<ObjectName>) {
+    pub(super) fn newest(&mut self) -> (Option<NumberedDemand>, BTreeSet<ObjectName>) {
         (self.demand.borrow_and_update().clone(), self.claims.borrow_and_update().gateways())
     }
 
@@ -193,7 +202,8 @@ mod tests {
         let _open = ClaimGuard::open(&claims, ObjectName::new("infra", "edge"), &NodeInfo::default());
         link.changed().await;
         let mut snapshots = GatewaySnapshots::default();
-        snapshots.take(link.demand.borrow().clone(), link.claims.borrow().gateways());
+        let demand = link.demand.borrow().as_ref().map(|newest| Arc::clone(&newest.demand));
+        snapshots.take(demand, link.claims.borrow().gateways());
         let (settings, now) = (Settings::default(), std::time::Instant::now());
         let views = snapshots.follow(
             (&settings, &GatewayDivision::default()),

@@ -39,18 +39,11 @@ impl GatewayOwners {
         Self(gateways.filter_map(owner).collect())
     }
 
-    /// These, and those of others that are not among them.
-    pub(super) fn and(mut self, others: &Self) -> Self {
-        for (name, owner) in &others.0 {
-            self.0.entry(name.clone()).or_insert_with(|| owner.clone());
-        }
-        self
-    }
-
-    /// Takes out the owner of a Gateway that is there now. The time of a hand-over begins anew. An instance that is gone has it no more:
-    /// by which settings it was served is not known.
-    pub(super) fn take(&mut self, gateway: &str, uid: Option<&str>, claims: &[InstanceClaim]) -> Option<Ownership> {
-        let GatewayOwner { instance, next, .. } = self.0.remove(gateway).filter(|owner| Some(&*owner.uid) == uid)?;
+    /// The owner of a Gateway that is there now. The time of a hand-over begins anew. An instance that is gone has it no more: by which
+    /// settings it was served is not known.
+    pub(super) fn owner(&self, gateway: &str, uid: Option<&str>, claims: &[InstanceClaim]) -> Option<Ownership> {
+        let known = self.0.get(gateway).filter(|owner| Some(&*owner.uid) == uid)?;
+        let GatewayOwner { instance, next, .. } = known.clone();
         let holder = |instance: Option<String>| match instance.filter(|name| !name.is_empty()) {
             None => Some(MemberHolder::Free),
             Some(name) => claims.iter().any(|one| one.name == name).then_some(MemberHolder::Instance(name)),
@@ -152,18 +145,23 @@ mod tests {
                 let member = GatewayMember { uid: Some(uid.to_string()), labels };
                 Some((ObjectName::new("infra", format!("g{number}")), member))
             };
-            let gateways = self.gateways.iter().enumerate().filter(|_| is_judged).filter_map(gateway).collect();
+            let gateways = self.gateways.iter().enumerate().filter_map(gateway).collect();
             let (settings, accepted) = (Settings::default(), BTreeMap::new());
             let objects = ObjectSet { instances, ..ObjectSet::default() };
             let input = InstanceInput {
                 settings: &settings,
                 objects: &objects,
                 clusters: &[],
-                gateways: &gateways,
+                gateways: is_judged.then_some(&gateways),
                 accepted: &accepted,
             };
             self.owners.follow(&input, self.now);
             self.owners.states()
+        }
+
+        /// The Gateways whose owners are saved for the next start.
+        fn saved(&self) -> Vec<String> {
+            self.owners.gateway_owners().0.keys().cloned().collect()
         }
 
         fn restart(&mut self) {
@@ -176,7 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn owners_of_gateways_are_the_same_after_a_restart(
-            events in prop::collection::vec(event(), 0..12), turns in 0..3_usize
+            events in prop::collection::vec(event(), 0..12), turns in 0..3_usize, deleted in prop::option::of(0..2_usize)
         ) {
             let mut world = World::new();
             let mut before = world.follow(true);
@@ -190,8 +188,10 @@ mod tests {
                 world.follow(false);
                 world.restart();
             }
+            deleted.iter().for_each(|number| world.take(&Event::Gateway(*number, None)));
             let after = world.follow(true);
-            for (name, owner) in &before.settled.owners {
+            let remains = |name: &MemberName| deleted.is_none_or(|number| name.name != format!("infra/g{number}"));
+            for (name, owner) in before.settled.owners.iter().filter(|(name, _)| remains(name)) {
                 let is_there = |holder: &MemberHolder| {
                     holder.instance().is_none_or(|name| before.by_name.contains_key(name))
                 };
@@ -203,6 +203,8 @@ mod tests {
                 let free = Ownership { holder: MemberHolder::Free, next: None };
                 prop_assert_eq!(after.settled.owners.get(name).unwrap_or(&free), &expected, "{}", name);
             }
+            let known = |name: &String| after.settled.owners.contains_key(&MemberName::gateway(name.as_str()));
+            prop_assert!(world.saved().iter().all(known), "{:?}", world.saved());
         }
     }
 
@@ -222,6 +224,25 @@ mod tests {
         assert_eq!(owner(&world.follow(true)), both, "its time begins anew");
         world.now += Duration::from_secs(10);
         assert_eq!(owner(&world.follow(true)), Ownership { holder: of("i1"), next: None });
+    }
+
+    /// Else the file would grow by each Gateway that is deleted while no control plane runs.
+    #[test]
+    fn deleted_gateway_is_forgotten_after_a_restart() {
+        let mut world = World::new();
+        world.follow(true);
+        world.restart();
+        world.take(&Event::Gateway(1, None));
+        world.follow(false);
+        assert_eq!(world.saved(), ["infra/g0", "infra/g1"], "it is not known yet which there are");
+        world.follow(true);
+        assert_eq!(world.saved(), ["infra/g0"]);
+        // Both select one that is made anew, and its namesake was that of the second.
+        world.take(&Event::Instance(0, Some(None)));
+        world.take(&Event::Gateway(1, Some(1)));
+        world.restart();
+        let owner = world.follow(true).settled.owners[&MemberName::gateway("infra/g1")].holder.clone();
+        assert_eq!(owner, MemberHolder::Instance("i0".to_owned()));
     }
 
     /// Both select it, and the younger one has it since before the older one did.

@@ -38,8 +38,10 @@ pub(in super::super) struct GatewayMember {
 }
 
 /// Gateways with their labels. The API server's own authorization guards these.
-pub(super) fn gateway_members(gateways: &BTreeMap<ObjectName, GatewayMember>) -> impl Iterator<Item = Member> {
-    gateways.iter().map(|(name, gateway)| Member {
+pub(super) fn gateway_members<'a>(
+    gateways: impl Iterator<Item = (&'a ObjectName, &'a GatewayMember)>,
+) -> impl Iterator<Item = Member> {
+    gateways.map(|(name, gateway)| Member {
         name: MemberName::gateway(name.to_string()),
         labels: gateway.labels.clone(),
         entitlement: Entitlement::Any,
@@ -47,10 +49,10 @@ pub(super) fn gateway_members(gateways: &BTreeMap<ObjectName, GatewayMember>) ->
 }
 
 /// The UIDs of Gateways.
-pub(super) fn gateway_uids(
-    gateways: &BTreeMap<ObjectName, GatewayMember>,
+pub(super) fn gateway_uids<'a>(
+    gateways: impl Iterator<Item = (&'a ObjectName, &'a GatewayMember)>,
 ) -> impl Iterator<Item = (MemberName, String)> {
-    gateways.iter().filter_map(|(name, gateway)| Some((MemberName::gateway(name.to_string()), gateway.uid.clone()?)))
+    gateways.filter_map(|(name, gateway)| Some((MemberName::gateway(name.to_string()), gateway.uid.clone()?)))
 }
 
 /// By the name that resources have.

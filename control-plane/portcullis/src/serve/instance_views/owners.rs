@@ -39,10 +39,17 @@ pub(in super::super) struct InstanceInput<'a> {
     pub(in super::super) objects: &'a ObjectSet,
     /// `UpstreamCluster` documents.
     pub(in super::super) clusters: &'a [Arc<Value>],
-    /// The Gateways of this controller.
-    pub(in super::super) gateways: &'a BTreeMap<ObjectName, GatewayMember>,
+    /// The Gateways of this controller; `None` while it is not known which there are.
+    pub(in super::super) gateways: Option<&'a BTreeMap<ObjectName, GatewayMember>>,
     /// Those that were accepted last, by their names.
     pub(in super::super) accepted: &'a BTreeMap<String, Arc<Value>>,
+}
+
+impl<'a> InstanceInput<'a> {
+    /// The Gateways that are known.
+    fn gateways(&self) -> impl Iterator<Item = (&'a ObjectName, &'a GatewayMember)> {
+        self.gateways.into_iter().flatten()
+    }
 }
 
 /// The owners of `UpstreamClusters`, over time.
@@ -50,8 +57,8 @@ pub(in super::super) struct InstanceInput<'a> {
 pub(in super::super) struct InstanceOwners {
     /// The snapshot of before this program started, until the first objects.
     resumed: Option<Snapshot>,
-    /// The owners of Gateways of before this program started, until these are known again.
-    resumed_gateways: GatewayOwners,
+    /// The owners of Gateways of before this program started, until it is known which Gateways there are.
+    resumed_gateways: Option<GatewayOwners>,
     settled: Arc<Settlement>,
     /// The UIDs of the objects that it is of.
     uids: BTreeMap<MemberName, String>,
@@ -79,12 +86,13 @@ impl InstanceOwners {
 
     /// Goes on from the owners of Gateways of before this program started.
     pub(in super::super) fn resume_gateways(&mut self, owners: GatewayOwners) {
-        self.resumed_gateways = owners;
+        self.resumed_gateways = Some(owners);
     }
 
     /// The owners of Gateways, for the next start.
     pub(in super::super) fn gateway_owners(&self) -> Arc<GatewayOwners> {
-        Arc::new(GatewayOwners::of(&self.settled, &self.uids).and(&self.resumed_gateways))
+        let resumed = self.resumed_gateways.clone();
+        Arc::new(resumed.unwrap_or_else(|| GatewayOwners::of(&self.settled, &self.uids)))
     }
 
     /// Settles all owners anew.
@@ -110,13 +118,17 @@ impl InstanceOwners {
         self.forget_replaced(input);
         self.restore_gateways(input, &claims);
         let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
-        let members: Vec<Member> = input.clusters.iter().map(member).chain(gateway_members(input.gateways)).collect();
+        let members: Vec<Member> = input.clusters.iter().map(member).chain(gateway_members(input.gateways())).collect();
         self.labels = labels_of_all(&members);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
         let objects = InstanceObjects { instances: claims, members };
-        self.settled = Arc::new(settle(&self.settled, &objects, is_ready));
+        let settled = settle(&self.settled, &objects, is_ready);
+        // The same as before is the same allocation: nothing behind looks for objects that passed over.
+        if *self.settled != settled {
+            self.settled = Arc::new(settled);
+        }
         self.remember(objects.instances, now);
         self.settings.keep(&self.served);
         let documents = judged.iter().zip(instances);
@@ -132,7 +144,7 @@ impl InstanceOwners {
     /// Drops the owners of objects that were deleted and made anew under their names: a former owner gets no key of the new ones.
     fn forget_replaced(&mut self, input: &InstanceInput<'_>) {
         let mut newer = uids(input.clusters);
-        newer.extend(gateway_uids(input.gateways));
+        newer.extend(gateway_uids(input.gateways()));
         for (member, uid) in &newer {
             if self.uids.get(member).is_some_and(|before| before != uid) {
                 Arc::make_mut(&mut self.settled).owners.remove(member);
@@ -141,14 +153,14 @@ impl InstanceOwners {
         self.uids = newer;
     }
 
-    /// Gives Gateways that are known again the owners that they had.
+    /// Gives Gateways the owners that they had, as soon as it is known which there are. Those of others are forgotten: these were deleted
+    /// meanwhile.
     fn restore_gateways(&mut self, input: &InstanceInput<'_>, claims: &[InstanceClaim]) {
-        if self.resumed_gateways.is_empty() {
-            return;
-        }
-        for (name, gateway) in input.gateways {
+        let Some(gateways) = input.gateways else { return };
+        let Some(resumed) = self.resumed_gateways.take() else { return };
+        for (name, gateway) in gateways {
             let member = MemberName::gateway(name.to_string());
-            let owner = self.resumed_gateways.take(&member.name, gateway.uid.as_deref(), claims);
+            let owner = resumed.owner(&member.name, gateway.uid.as_deref(), claims);
             if let Some(owner) = owner.filter(|_| !self.settled.owners.contains_key(&member)) {
                 Arc::make_mut(&mut self.settled).owners.insert(member, owner);
             }

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
 use portcullis_instances::{InstanceVerdict, JudgedInstance, MemberKind, Settlement};
+use portcullis_xds::ChangedNames;
 
+use super::super::changed_keys::changed_keys;
 use crate::spanning_policies::SpanningPolicies;
 
 /// All instances at one time, and what belongs to them.
@@ -47,5 +49,11 @@ impl InstanceStates {
             (!instances.is_empty()).then(|| (member.name.clone(), instances))
         });
         Self { by_name, of_clusters: of_clusters.collect(), settled: settled.clone(), spanning }
+    }
+
+    /// Adds the names of instances that are otherwise than before, and of `UpstreamClusters` that belong to other ones.
+    pub(in super::super) fn add_changed(&self, before: &Self, changed: &mut ChangedNames) {
+        changed_keys(&before.by_name, &self.by_name).into_iter().for_each(|name| changed.add(name.as_str()));
+        changed_keys(&before.of_clusters, &self.of_clusters).into_iter().for_each(|name| changed.add(name.as_str()));
     }
 }

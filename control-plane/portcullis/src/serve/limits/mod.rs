@@ -2,6 +2,7 @@
 
 mod arguments;
 mod leader;
+mod recent_reports;
 mod reporters;
 mod stored;
 

@@ -1,11 +1,12 @@
 //! The processes that report the use of limits, of which each owner has a bounded number: parts are reserved and kept for each.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use portcullis_limits::RESERVED_FOR;
 use portcullis_xds::node_owner;
+
+use super::recent_reports::RecentReports;
 
 /// Most processes of nodes that belong to no instance, and most of one instance. The limits of an object have room for both owners of a
 /// hand-over.
@@ -13,57 +14,56 @@ const MAX_OF_NONE: usize = 3_584;
 const MAX_OF_INSTANCE: usize = 256;
 /// Most instances with a number of their own; those beyond have one together.
 const MAX_OWNERS: usize = 100;
-/// The owner of those beyond. No node's name has it.
-const OTHERS: &str = "/";
 
 /// The processes that have reported of late.
 #[derive(Debug, Default)]
-pub(super) struct LimitReporters(Mutex<BTreeMap<Option<String>, OwnProcesses>>);
+pub(super) struct LimitReporters(Mutex<KnownReporters>);
 
-/// Those of one owner: when each of a node has reported last.
+/// A node's name, and one of its processes.
+type NodeProcess = Arc<(String, u64)>;
+
+/// The processes of each owner. One report is noted at the cost of a few searches, so that a flood of them leaves the lock to others.
 #[derive(Debug, Default)]
-struct OwnProcesses(BTreeMap<(String, u64), Duration>);
+struct KnownReporters {
+    of_none: RecentReports<NodeProcess>,
+    /// The instances with a number of their own.
+    owners: RecentReports<String>,
+    of_owners: BTreeMap<String, RecentReports<NodeProcess>>,
+    of_others: RecentReports<NodeProcess>,
+}
 
 impl LimitReporters {
     /// Takes note of a report by a process of the node of that name. False if its owner has too many.
     pub(super) fn admit(&self, node: &str, process: u64, now: Duration) -> bool {
-        // A panic elsewhere leaves the map whole: each change is one insertion or removal.
-        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = Arc::new((node.to_owned(), process));
         let owner = node_owner(node).map(str::to_owned);
-        let is_new = owner.is_some() && !owners.contains_key(&owner);
-        if is_new && owners.len() > MAX_OWNERS {
-            owners.retain(|_, processes| processes.0.values().any(|last| is_held(*last, now)));
+        // A panic elsewhere leaves at most one process without its place.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match owner {
+            None => known.of_none.admit(&process, MAX_OF_NONE, now),
+            Some(owner) => known.admit(owner, &process, now),
         }
-        let owner = if is_new && owners.len() > MAX_OWNERS { Some(OTHERS.to_owned()) } else { owner };
-        let most = if owner.is_some() { MAX_OF_INSTANCE } else { MAX_OF_NONE };
-        owners.entry(owner).or_default().admit((node.to_owned(), process), most, now)
     }
 }
 
-impl OwnProcesses {
-    fn admit(&mut self, process: (String, u64), most: usize, now: Duration) -> bool {
-        if let Some(last) = self.0.get_mut(&process) {
-            *last = now.max(*last);
-            return true;
+impl KnownReporters {
+    fn admit(&mut self, owner: String, process: &NodeProcess, now: Duration) -> bool {
+        if !self.owners.contains(&owner) && self.owners.len() >= MAX_OWNERS {
+            match self.owners.forget_oldest(now) {
+                Some(gone) => drop(self.of_owners.remove(&gone)),
+                None => return self.of_others.admit(process, MAX_OF_INSTANCE, now),
+            }
         }
-        if self.0.len() >= most {
-            self.0.retain(|_, last| is_held(*last, now));
-        }
-        let has_room = self.0.len() < most;
-        if has_room {
-            self.0.insert(process, now);
-        }
-        has_room
+        // The owner has its place for as long as one of its processes.
+        self.owners.admit(&owner, MAX_OWNERS, now);
+        self.of_owners.entry(owner).or_default().admit(process, MAX_OF_INSTANCE, now)
     }
-}
-
-/// Whether parts of a process may be reserved that has reported then.
-fn is_held(last: Duration, now: Duration) -> bool {
-    now < last.saturating_add(RESERVED_FOR)
 }
 
 #[cfg(test)]
 mod tests {
+    use portcullis_limits::RESERVED_FOR;
+
     use super::*;
 
     #[test]
@@ -82,6 +82,7 @@ mod tests {
         assert!((0..200).all(|owner| reporters.admit(&format!("i{owner}/x"), 1, later)));
         assert!(reporters.admit("one-more/x", 1, later), "of those beyond, together");
         let known = reporters.0.lock().unwrap();
-        assert!(known.len() <= MAX_OWNERS + 2, "{}", known.len());
+        assert_eq!((known.owners.len(), known.of_owners.len()), (MAX_OWNERS, MAX_OWNERS));
+        assert_eq!(known.of_others.len(), 102);
     }
 }

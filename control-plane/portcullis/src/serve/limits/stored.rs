@@ -23,13 +23,26 @@ pub(crate) struct StoredDivision {
 
 struct Objects {
     served: watch::Receiver<Arc<ServedObjects>>,
-    /// By the name under which a cluster counts.
-    limits: HashMap<String, SharedLimits>,
+    limits: Arc<CountedLimits>,
+}
+
+/// By the name under which a cluster counts.
+type CountedLimits = HashMap<String, SharedLimits>;
+
+impl Objects {
+    /// The newest objects and their limits.
+    fn newest(&mut self) -> (Arc<ServedObjects>, Arc<CountedLimits>) {
+        if self.served.has_changed().unwrap_or(false) {
+            let limits = self.served.borrow_and_update().shared_limits();
+            self.limits = Arc::new(limits);
+        }
+        (self.served.borrow().clone(), Arc::clone(&self.limits))
+    }
 }
 
 impl StoredDivision {
     pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore) -> Self {
-        let limits = served.borrow_and_update().shared_limits();
+        let limits = Arc::new(served.borrow_and_update().shared_limits());
         let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::default());
         Self { store, objects, reporters }
     }
@@ -58,16 +71,12 @@ impl StoredDivision {
 
     /// Whether this control plane knows each limit of a report and the gateway may have a part of it, and the use of those.
     fn exchanges(&self, membership: &Membership, clusters: &[ClusterUseMessage]) -> (Vec<bool>, Vec<ClusterExchange>) {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        if objects.served.has_changed().unwrap_or(false) {
-            let limits = objects.served.borrow_and_update().shared_limits();
-            objects.limits = limits;
-        }
+        // The lock is not held while a report is read: it may be long, and others wait.
+        let (served, limits) = self.objects.lock().unwrap_or_else(PoisonError::into_inner).newest();
         let (mut known, mut exchanges) = (Vec::new(), Vec::new());
-        let served = objects.served.borrow().clone();
         let names = counted_names(clusters, &served);
         for (cluster, name) in clusters.iter().zip(names) {
-            let object = name.and_then(|name| objects.limits.get(&*name));
+            let object = name.and_then(|name| limits.get(&*name));
             let object = object.filter(|object| served.may_report(membership, &object.object));
             let is_known = |schema: &str| object.is_some_and(|object| object.limits.contains_key(schema));
             known.extend(cluster.uses().map(|(schema, _)| is_known(schema)));

@@ -1,5 +1,6 @@
 //! Every metric of the control plane, for its page and for `docs/reference/control-plane-metrics.md`.
 
+use portcullis_api::{CLUSTER_KIND, INSTANCE_KIND, PolicyKind, SETTINGS_KIND, UPSTREAM_KIND};
 use portcullis_xds::Rejection;
 
 /// A metric.
@@ -35,6 +36,18 @@ pub(super) const REJECTED_UPDATES: Metric = metric(
     "counter",
     &["kind"],
     "Updates of objects and files that were refused, each once; the version that was accepted before stays in use",
+);
+pub(super) const GATEWAY_API_OBJECTS: Metric = metric(
+    "portcullis_gateway_api_objects",
+    "gauge",
+    &["kind"],
+    "Objects of the Gateway API, KubernetesUpstreams and policies that are judged, those of other controllers left out; with --gateway-api alone",
+);
+pub(super) const GATEWAY_API_FALSE_CONDITIONS: Metric = metric(
+    "portcullis_gateway_api_false_conditions",
+    "gauge",
+    &["kind", "condition"],
+    "Those of these objects of which a condition is False: their own, or that of a listener, a parent or a target",
 );
 pub(super) const TRANSLATION: Metric =
     metric("portcullis_translation_seconds", "histogram", &[], "Time from a set of objects to the snapshot of it");
@@ -140,9 +153,11 @@ pub(super) const BUILD: Metric =
 pub(super) const INSTANCE_LABEL: &str = "portcullis_instance";
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 26] = [
+pub(super) const METRICS: [&Metric; 28] = [
     &OBJECTS,
     &REJECTED_UPDATES,
+    &GATEWAY_API_OBJECTS,
+    &GATEWAY_API_FALSE_CONDITIONS,
     &TRANSLATION,
     &PROPAGATION,
     &RESOURCES,
@@ -169,7 +184,19 @@ pub(super) const METRICS: [&Metric; 26] = [
     &BUILD,
 ];
 
-pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File"];
+pub(super) const KINDS: [&str; 4] = [CLUSTER_KIND, SETTINGS_KIND, INSTANCE_KIND, "File"];
+pub(super) const GATEWAY_API_KINDS: [&str; 8] = [
+    "GatewayClass",
+    "Gateway",
+    "HTTPRoute",
+    "TLSRoute",
+    UPSTREAM_KIND,
+    PolicyKind::Dispatch.as_str(),
+    PolicyKind::FlowControl.as_str(),
+    PolicyKind::UpstreamIdentity.as_str(),
+];
+/// Those of which False means that something is not as it is written.
+pub(super) const CONDITIONS: [&str; 3] = ["Accepted", "ResolvedRefs", "Programmed"];
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
 pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "reporting", "frozen"];
@@ -178,14 +205,24 @@ pub(super) const DISCOVERY_STATES: [&str; 3] = ["current", "empty", "unavailable
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// The reasons of xDS rejections.
-pub(super) const REASONS: [&str; 12] = Rejection::LABELS;
+pub(super) const REASONS: [&str; 13] = Rejection::LABELS;
 
 #[cfg(test)]
-pub(super) const LABELS: [Label; 10] = [
+pub(super) const LABELS: [Label; 12] = [
     Label {
         name: "kind",
         values: &KINDS,
         help: "The object's kind; `File` for a file or document that holds none of ours.",
+    },
+    Label {
+        name: "kind",
+        values: &GATEWAY_API_KINDS,
+        help: "The kind of an object that is judged with `--gateway-api`.",
+    },
+    Label {
+        name: "condition",
+        values: &CONDITIONS,
+        help: "The type of the condition. `Programmed` is that of Gateways by the Envoys of this replica, and that of policies: False of one that another one overrides.",
     },
     Label { name: "state", values: &STATES, help: "The outcome of an object: `accepted` is served." },
     Label {
@@ -210,8 +247,8 @@ pub(super) const LABELS: [Label; 10] = [
         values: &REASONS,
         help: "`handshakes`: ended in favour of newer ones. `handshake_time`: took too long. `handshake_failed`: no \
                trusted certificate. `connections`, `streams`, `exchanges`: too many of one peer. `idle`: no node id was sent in time. \
-               `message`, `names`: too large, or too many. `answer`: a response was neither acknowledged nor refused in \
-               time. `node`: the node id is no name of the certificate, or the Envoy cannot be served.",
+               `message`, `names`: too large, or too many. `unread`: a response was not read in time. `answer`: a response was \
+               neither acknowledged nor refused in time. `node`: the node id is no name of the certificate, or the Envoy cannot be served.",
     },
     Label {
         name: INSTANCE_LABEL,

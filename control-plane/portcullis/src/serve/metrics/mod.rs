@@ -2,10 +2,14 @@
 
 mod catalog;
 mod discovery;
+mod gateway_api;
 mod instances;
 mod limits_store;
+mod object_counts;
 #[cfg(test)]
 mod page;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +19,8 @@ use std::time::{Duration, Instant};
 use portcullis_instances::MemberHolder;
 use portcullis_limits_store::StoreStatistics;
 use portcullis_sources::SourceHealth;
-use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Endpoints, HealthRegistry, Registry, Rejection, Snapshot, View, XdsMetrics};
+use portcullis_translate::Diagnosis;
+use portcullis_xds::{HealthRegistry, Registry, Rejection, Snapshot, View, XdsMetrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -26,10 +30,13 @@ use prometheus_client::registry::Registry as MetricRegistry;
 
 use catalog::Metric;
 use discovery::DiscoveryMetrics;
+use gateway_api::GatewayApiMetrics;
 use instances::InstanceMetrics;
 use limits_store::LimitsStoreMetrics;
+use object_counts::{CountedObjects, ObjectMetrics};
 
 pub(crate) use discovery::DiscoveryCounts;
+pub(crate) use gateway_api::GatewayApiCounts;
 
 /// The type of the page's text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -64,8 +71,8 @@ impl Origin {
 #[derive(Debug)]
 pub(crate) struct ControlPlaneMetrics {
     page: MetricRegistry,
-    objects: Family<TwoLabels, Gauge>,
-    rejected_updates: Family<OneLabel, Counter>,
+    objects: ObjectMetrics,
+    gateway_api: GatewayApiMetrics,
     translation: Histogram,
     propagation: Histogram,
     resources: Family<OneLabel, Gauge>,
@@ -92,8 +99,7 @@ struct MetricsState {
     versions: BTreeSet<String>,
     /// The versions that were new with each snapshot, and the time at which its objects were read.
     changes: VecDeque<(BTreeSet<String>, Instant)>,
-    /// The objects that were refused in the last set: kind, name and message.
-    refused: BTreeSet<(String, String, String)>,
+    objects: CountedObjects,
     stale_since: Option<Instant>,
 }
 
@@ -101,8 +107,8 @@ impl Default for ControlPlaneMetrics {
     fn default() -> Self {
         let mut metrics = Self {
             page: MetricRegistry::default(),
-            objects: Family::default(),
-            rejected_updates: Family::default(),
+            objects: ObjectMetrics::default(),
+            gateway_api: GatewayApiMetrics::default(),
             translation: Histogram::new(BUCKETS),
             propagation: Histogram::new(BUCKETS),
             resources: Family::default(),
@@ -130,8 +136,8 @@ impl Default for ControlPlaneMetrics {
 impl ControlPlaneMetrics {
     fn register(&mut self) {
         let page = &mut self.page;
-        add(page, &catalog::OBJECTS, self.objects.clone());
-        add(page, &catalog::REJECTED_UPDATES, self.rejected_updates.clone());
+        self.objects.register(page);
+        self.gateway_api.register(page);
         add(page, &catalog::TRANSLATION, self.translation.clone());
         add(page, &catalog::PROPAGATION, self.propagation.clone());
         add(page, &catalog::RESOURCES, self.resources.clone());
@@ -155,8 +161,6 @@ impl ControlPlaneMetrics {
 
     /// Creates every series with 0: a rate needs a first value.
     fn make_series(&self) {
-        self.count_objects(&[]);
-        catalog::KINDS.iter().for_each(|kind| drop(self.rejected_updates.get_or_create(&[("kind", *kind)])));
         for kind in catalog::TYPES {
             drop(self.resources.get_or_create(&[("type", kind)]));
             for counter in [&self.responses, &self.acks, &self.nacks] {
@@ -199,27 +203,12 @@ impl ControlPlaneMetrics {
     /// Takes the diagnoses of a set of objects, and how long it took to reconcile it.
     pub(crate) fn reconciled(&self, diagnoses: &[Arc<Diagnosis>], took: Duration) {
         self.translation.observe(took.as_secs_f64());
-        self.count_objects(diagnoses);
-        let key = |one: &Arc<Diagnosis>| (one.kind.clone(), one.name.clone(), one.message.clone());
-        let refused: BTreeSet<_> = diagnoses.iter().filter(|one| !one.accepted).map(key).collect();
-        let mut state = self.lock();
-        for (kind, ..) in refused.difference(&state.refused) {
-            self.rejected_updates.get_or_create(&[("kind", kind_label(kind))]).inc();
-        }
-        state.refused = refused;
+        self.objects.follow(&mut self.lock().objects, diagnoses);
     }
 
-    fn count_objects(&self, diagnoses: &[Arc<Diagnosis>]) {
-        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for diagnosis in diagnoses {
-            *counts.entry((kind_label(&diagnosis.kind), state_label(diagnosis.reason))).or_default() += 1;
-        }
-        for kind in catalog::KINDS {
-            for state in catalog::STATES {
-                let count = counts.get(&(kind, state)).copied().unwrap_or_default();
-                self.objects.get_or_create(&[("kind", kind), ("state", state)]).set(number(count));
-            }
-        }
+    /// Takes the numbers of all objects of the Gateway API, in parts.
+    pub(crate) fn judged(&self, parts: &[&GatewayApiCounts]) {
+        self.gateway_api.count(parts);
     }
 
     /// Takes a snapshot that is served from now on, made of objects that came at `since`; whether it differs from what was
@@ -318,79 +307,18 @@ fn add(page: &mut MetricRegistry, metric: &Metric, made: impl prometheus_client:
     page.register(metric.name.trim_end_matches("_total"), metric.help, made);
 }
 
-fn kind_label(kind: &str) -> &'static str {
-    catalog::KINDS.into_iter().find(|known| *known == kind).unwrap_or("File")
-}
-
-fn state_label(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Accepted => "accepted",
-        Reason::Invalid => "invalid",
-        Reason::Conflicted => "conflicted",
-    }
-}
-
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// The groups of all servers count, once for each cluster.
 fn unhealthy(health: &HealthRegistry) -> i64 {
-    let all = health.all(Instant::now());
-    let pools = all.iter().filter(|(pool, _)| pool.ends_with("/all.h2"));
-    let most = |nodes: &BTreeMap<String, Endpoints>| {
-        nodes.values().map(|seen| i64::from(seen.total.saturating_sub(seen.healthy))).max().unwrap_or_default()
-    };
-    pools.map(|(_, nodes)| most(nodes)).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn diagnosis(accepted: bool, message: &str) -> Diagnosis {
-        Diagnosis {
-            kind: "UpstreamCluster".to_owned(),
-            name: "a.test".to_owned(),
-            at: None,
-            accepted,
-            reason: if accepted { Reason::Accepted } else { Reason::Invalid },
-            message: message.to_owned(),
-            warnings: Vec::new(),
-            problems: Vec::new(),
-            cautions: Vec::new(),
-            shadow: None,
-            names: Vec::new(),
-            version: portcullis_translate::Version::default(),
-        }
+    let reports = health.reports(Instant::now());
+    let mut most: BTreeMap<&str, u32> = BTreeMap::new();
+    let pools = reports.values().flat_map(|report| report.clusters.iter());
+    for (pool, seen) in pools.filter(|(pool, seen)| seen.healthy < seen.total && pool.ends_with("/all.h2")) {
+        let most = most.entry(pool).or_default();
+        *most = seen.total.saturating_sub(seen.healthy).max(*most);
     }
-
-    #[test]
-    fn refused_edit_counts_once() {
-        let metrics = ControlPlaneMetrics::default();
-        let has = |line: &str| {
-            let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        };
-        metrics.reconciled(&[Arc::new(diagnosis(true, ""))], Duration::ZERO);
-        has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 1");
-        for message in ["one", "one", "two"] {
-            metrics.reconciled(&[Arc::new(diagnosis(false, message))], Duration::ZERO);
-        }
-        has("portcullis_rejected_updates_total{kind=\"UpstreamCluster\"} 2");
-        has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 0");
-        has("portcullis_translation_seconds_count 4");
-    }
-
-    #[test]
-    fn propagation_is_timed_until_each_acknowledgement() {
-        let metrics = ControlPlaneMetrics::default();
-        let snapshot = Snapshot::default();
-        metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
-        metrics.propagated(&View(None), "envoy-0", snapshot.version());
-        metrics.propagated(&View(None), "envoy-0", "another");
-        let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
-        assert!(text.contains("portcullis_propagation_seconds_count 1\n"), "{text}");
-        assert!(text.contains("portcullis_snapshot_source{source=\"last_good\"} 1\n"), "{text}");
-    }
+    most.into_values().map(i64::from).sum()
 }

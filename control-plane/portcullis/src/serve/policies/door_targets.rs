@@ -1,9 +1,12 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::CLUSTER_KIND;
-use portcullis_attach::{DoorTargets, GatewayObjects, ListedDoors, PolicyObject};
-use portcullis_gateway_api::read_object;
+use portcullis_attach::{DoorTargets, GatewayObjects, ListedDoors, ObjectName, PolicyObject, upstreams_within_bounds};
+use portcullis_gateway_api::{ObjectMeta, read_object};
 use portcullis_sources::{GatewayApiObjects, WatchedKind};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Gateways, listeners and `HTTPRoutes`, as far as a policy is attached to one. The same objects are not read again.
 #[derive(Default)]
@@ -37,6 +40,19 @@ impl ReadDoors {
         self.known = Some((Arc::clone(objects), doors.clone()));
         doors
     }
+}
+
+/// The `KubernetesUpstreams` among objects that there is room for: each with a policy is checked with it, and others are refused as they
+/// are.
+pub(super) fn upstreams(objects: &GatewayApiObjects) -> BTreeMap<ObjectName, Arc<Value>> {
+    let named = |document: &Arc<Value>| {
+        let metadata = ObjectMeta::deserialize(document.get("metadata")?).ok()?;
+        Some((metadata, Arc::clone(document)))
+    };
+    let all: Vec<(ObjectMeta, Arc<Value>)> = objects.of(WatchedKind::KubernetesUpstream).filter_map(named).collect();
+    let within = upstreams_within_bounds(all.iter().map(|(metadata, _)| metadata));
+    let named = all.into_iter().map(|(metadata, document)| (ObjectName::of(&metadata), document));
+    named.filter(|(name, _)| within.contains(name)).collect()
 }
 
 /// Whether a policy is attached to anything but `UpstreamClusters`.

@@ -1,6 +1,6 @@
 //! Policies that are attached to `UpstreamCluster`s: judged whenever a policy, a permission or a cluster has changed, and put into the
-//! clusters' documents before anything else looks at these. Those of Gateways, listeners and `HTTPRoutes` go to the step that judges
-//! these ([`super::gateway_api`]).
+//! clusters' documents before anything else looks at these. Those of Gateways, listeners, `HTTPRoutes` and `KubernetesUpstreams` go to the
+//! step that judges these ([`super::gateway_api`]).
 //!
 //! No cluster goes on before each kind of policies is listed: without them a cluster's own fields would hold, which a policy may have
 //! narrowed.
@@ -24,7 +24,8 @@ use tokio::sync::watch;
 
 use super::instance_views::InstanceStates;
 use crate::policies::{grants, name_of};
-use door_targets::ReadDoors;
+use crate::spanning_policies::spanning_at_doors;
+use door_targets::{ReadDoors, upstreams};
 use former_parts::FormerParts;
 use merged_documents::MergedDocuments;
 use read_policies::ReadPolicies;
@@ -185,14 +186,20 @@ fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
         home_namespace: home_namespace.clone(),
         clusters: clusters.collect(),
         doors: memory.doors.read(gateway_api.as_ref(), &read),
+        upstreams: gateway_api.as_deref().map(upstreams).unwrap_or_default(),
         unread: unread(policies),
     };
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
     let mut attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
-    let doors_number = memory.parts.follow(&mut attached, &targets.clusters, *doors_served);
+    // Without doors there is none that a policy has to wait for.
+    let served = if gateway_api.is_some() { *doors_served } else { u64::MAX };
+    let doors_number = memory.parts.follow(&mut attached, &targets.clusters, served);
     attached.refuse_spanning(&instances.spanning);
+    let spanning = spanning_at_doors(&attached, &targets.doors, &instances.settled);
+    attached.refuse_spanning_at_doors(&spanning);
     let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..ObjectSet::clone(objects) };
-    let (has_doors, verdicts) = (door_targets::has_any(&read), PolicyVerdicts::new((attached, doors_number), &read));
+    let has_doors = door_targets::has_any(&read);
+    let verdicts = PolicyVerdicts::new(attached, doors_number, &read).with_left_out(memory.parts.left_out());
     Merged { step: MergedStep { set, verdicts, has_doors }, memory }
 }

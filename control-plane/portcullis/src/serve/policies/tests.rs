@@ -1,7 +1,10 @@
 mod moves;
 
+use std::collections::BTreeMap;
+
 use portcullis_api::{PolicyKind, parse_cluster};
 use portcullis_attach::ObjectName;
+use portcullis_xds::ChangedNames;
 use serde_json::{Value, json};
 
 use super::*;
@@ -114,4 +117,80 @@ fn namespaces_with_policies_left_out_are_handed_on() {
     assert_eq!(step(PolicyKind::Dispatch), [true, true, false]);
     assert_eq!(step(PolicyKind::FlowControl), [true, true, false]);
     assert_eq!(step(PolicyKind::UpstreamIdentity), [false; 3], "nothing of them is at a door");
+}
+
+/// Each with a policy is checked with it.
+#[test]
+fn upstreams_beyond_their_bounds_are_no_targets() {
+    let document = |index: usize| {
+        Arc::new(json!({
+            "apiVersion": "portcullis.dev/v1alpha1", "kind": "KubernetesUpstream",
+            "metadata": {"name": format!("u{index:02}"), "namespace": "team"},
+        }))
+    };
+    let documents = (0..20).map(document).collect();
+    let objects = GatewayApiObjects::of_kinds([(WatchedKind::KubernetesUpstream, documents)]);
+    let found = upstreams(&objects);
+    assert_eq!((found.len(), found.contains_key(&ObjectName::new("team", "u16"))), (16, false));
+}
+
+/// Nothing has the policies of doors there, and a policy that moved to one would hold at its cluster for ever.
+#[test]
+fn policy_that_moves_to_a_door_that_is_not_served_ends() {
+    let targets = |kind: &str, group: &str| json!([{"group": group, "kind": kind, "name": "a.test"}]);
+    let step = |known: StepMemory, targets: Value, gateway_api: Option<Arc<GatewayApiObjects>>| {
+        let mut document = policy("x", "https://10.0.0.2").as_ref().clone();
+        document["spec"]["targetRefs"] = targets;
+        let rules = json!([{"verbs": ["*"], "nonResourceURLs": ["/x"]}]);
+        let denials = json!([{"rules": rules, "portcullis": {"action": "Deny"}}]);
+        document["spec"]["overrides"]["dispatchPolicies"] = denials;
+        let objects = Arc::new(ObjectSet { clusters: vec![cluster("a.test")], ..ObjectSet::default() });
+        let (policies, home_namespace) = (Arc::new(listed(&[Arc::new(document)])), "portcullis".to_owned());
+        let instances = Arc::new(InstanceStates::default());
+        merge(&StepInput { objects, policies, gateway_api, home_namespace, instances, doors_served: 0 }, known)
+    };
+    for (gateway_api, is_held) in [(None, false), (Some(Arc::default()), true)] {
+        let own = targets("UpstreamCluster", "proxy.kubegateway.io");
+        let first = step(StepMemory::default(), own, gateway_api.clone());
+        let second = step(first.memory, targets("HTTPRoute", "gateway.networking.k8s.io"), gateway_api);
+        assert_eq!(second.step.set.clusters[0] != cluster("a.test"), is_held);
+    }
+}
+
+#[test]
+fn clusters_of_policies_in_effect_or_left_out_change_with_these() {
+    let in_effect = PolicyVerdicts::on_clusters(&[("a".to_owned(), "why".to_owned())]);
+    let left_out = BTreeMap::from([("b".to_owned(), vec![(PolicyKind::Dispatch, "it waits".to_owned())])]);
+    let both = in_effect.clone().with_left_out(left_out);
+    for (before, after, expected) in
+        [(&in_effect, &both, [false, true, false]), (&both, &PolicyVerdicts::default(), [true, true, false])]
+    {
+        let mut changed = ChangedNames::default();
+        after.add_changed(before, &mut changed);
+        assert_eq!(["a", "b", "c"].map(|name| changed.has(name)), expected);
+    }
+}
+
+#[test]
+fn policy_counts_once_whatever_targets_it_has() {
+    let counted = |targets: &[&str]| {
+        let mut document = policy("x", "https://10.0.0.2").as_ref().clone();
+        let target = |name: &&str| json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": name});
+        document["spec"]["targetRefs"] = targets.iter().map(target).collect();
+        let clusters = vec![cluster("a.test"), cluster("b.test")];
+        let input = StepInput {
+            objects: Arc::new(ObjectSet { clusters, ..ObjectSet::default() }),
+            policies: Arc::new(listed(&[Arc::new(document)])),
+            gateway_api: None,
+            home_namespace: "portcullis".to_owned(),
+            instances: Arc::default(),
+            doors_served: 0,
+        };
+        merge(&input, StepMemory::default()).step.verdicts.counts().listed()
+    };
+    let refused = ["DispatchPolicy 1", "DispatchPolicy Accepted 1"];
+    assert_eq!(counted(&["a.test", "b.test"]), ["DispatchPolicy 1"]);
+    assert_eq!(counted(&["a.test", "gone.test"]), refused);
+    assert_eq!(counted(&["gone.test", "lost.test"]), refused);
+    assert!(PolicyVerdicts::default().counts().listed().is_empty());
 }

@@ -43,6 +43,8 @@ pub(super) struct Retention {
     accepted: Documents,
     /// The set of objects that was recorded last, in its order.
     recorded: Vec<Recorded>,
+    /// Whether two of them have one name.
+    has_twins: bool,
     /// The names to which the last set of objects may have brought something else; `None` are all.
     touched: Option<BTreeSet<String>>,
     /// The objects that are other ones than before under their names.
@@ -59,6 +61,17 @@ struct Recorded {
     translated: Arc<Value>,
     diagnosis: Arc<Diagnosis>,
     is_fallback: bool,
+}
+
+/// Objects that are other ones than in the set before, or have another outcome.
+#[derive(Debug, Default)]
+struct Touched {
+    /// Their names, and those that were in their places.
+    names: BTreeSet<String>,
+    /// Their places.
+    places: Vec<usize>,
+    /// Whether another object may have one of the names, or had it before.
+    may_have_twins: bool,
 }
 
 /// An invalid document that was replaced by the one that was accepted last.
@@ -119,11 +132,12 @@ impl Retention {
     /// Records what a set of objects led to, in every memory.
     pub(super) fn record(&mut self, outcome: &Outcome<'_>, now: Instant) {
         let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
-        self.touched = self.touch(outcome, &fallbacks);
+        let touched = self.touch(outcome, &fallbacks);
         let diagnoses = &outcome.translation.diagnoses;
-        let touched = self.touched.as_ref();
-        let accepted = accepted_documents(outcome.translated, diagnoses, touched, |_| false);
-        let before: Documents = match touched {
+        let places = places(touched.as_ref(), diagnoses);
+        self.touched = touched.map(|touched| touched.names);
+        let accepted = accepted_documents(outcome.translated, diagnoses, &places, |_| false);
+        let before: Documents = match &self.touched {
             Some(names) => names.iter().filter_map(|name| self.accepted.remove_entry(name)).collect(),
             None => std::mem::take(&mut self.accepted),
         };
@@ -136,35 +150,48 @@ impl Retention {
         let gone: Vec<String> = before.keys().filter(|name| !self.accepted.contains_key(*name)).cloned().collect();
         self.retired.record(outcome.change, &self.replaced, outcome.settings, now);
         self.removed.record(before, &self.accepted);
-        let newest = accepted_documents(outcome.written, diagnoses, touched, |index| fallbacks.contains(&index));
+        let newest = accepted_documents(outcome.written, diagnoses, &places, |index| fallbacks.contains(&index));
         self.revoked.record(newest, &gone);
     }
 
-    /// The names of the objects that are other ones than in the set before, or have another outcome; `None` if every object has to be
-    /// looked at.
-    fn touch(&mut self, outcome: &Outcome<'_>, fallbacks: &BTreeSet<usize>) -> Option<BTreeSet<String>> {
+    /// The objects that are other ones than in the set before, or have another outcome; `None` if every object has to be looked at.
+    fn touch(&mut self, outcome: &Outcome<'_>, fallbacks: &BTreeSet<usize>) -> Option<Touched> {
         let documents = outcome.written.iter().zip(outcome.translated).zip(&outcome.translation.diagnoses);
         let is_as_long = self.recorded.len() == outcome.written.len();
-        let mut before = std::mem::take(&mut self.recorded).into_iter();
-        let mut touched = BTreeSet::new();
+        self.recorded.truncate(outcome.written.len());
+        let mut has_same_names = is_as_long;
+        let mut touched = Touched { may_have_twins: self.has_twins, ..Touched::default() };
         for (index, ((written, translated), diagnosis)) in documents.enumerate() {
             let is_fallback = fallbacks.contains(&index);
-            let before = before.next();
+            let before = self.recorded.get_mut(index);
             let is_same = |before: &Recorded| {
                 Arc::ptr_eq(&before.written, written)
                     && Arc::ptr_eq(&before.translated, translated)
                     && Arc::ptr_eq(&before.diagnosis, diagnosis)
                     && before.is_fallback == is_fallback
             };
-            if !before.as_ref().is_some_and(is_same) {
-                touched.extend(before.as_ref().map(|before| before.diagnosis.name.clone()));
-                touched.insert(diagnosis.name.clone());
+            if before.as_deref().is_some_and(is_same) {
+                continue;
             }
-            let same = before.filter(is_same);
-            self.recorded.push(same.unwrap_or_else(|| {
-                let (written, translated) = (Arc::clone(written), Arc::clone(translated));
-                Recorded { written, translated, diagnosis: Arc::clone(diagnosis), is_fallback }
-            }));
+            let (written, translated) = (Arc::clone(written), Arc::clone(translated));
+            let recorded = Recorded { written, translated, diagnosis: Arc::clone(diagnosis), is_fallback };
+            touched.places.push(index);
+            touched.names.insert(diagnosis.name.clone());
+            match before {
+                Some(before) => {
+                    if before.diagnosis.name != diagnosis.name {
+                        has_same_names = false;
+                        touched.names.insert(before.diagnosis.name.clone());
+                    }
+                    *before = recorded;
+                }
+                None => self.recorded.push(recorded),
+            }
+        }
+        if !has_same_names {
+            let names: BTreeSet<&str> = self.recorded.iter().map(|one| one.diagnosis.name.as_str()).collect();
+            self.has_twins = names.len() < self.recorded.len();
+            touched.may_have_twins |= self.has_twins;
         }
         is_as_long.then_some(touched)
     }
@@ -205,17 +232,29 @@ impl Retention {
     }
 }
 
-/// The accepted documents by name, of all names or some, except those at the positions to `skip`.
+/// The places of all documents with a touched name.
+fn places(touched: Option<&Touched>, diagnoses: &[Arc<Diagnosis>]) -> Vec<usize> {
+    let all = diagnoses.iter().enumerate();
+    match touched {
+        Some(touched) if touched.may_have_twins => {
+            all.filter(|(_, one)| touched.names.contains(&one.name)).map(|(index, _)| index).collect()
+        }
+        Some(touched) => touched.places.clone(),
+        None => all.map(|(index, _)| index).collect(),
+    }
+}
+
+/// The accepted documents by name, of those at some places, except those at the positions to `skip`.
 fn accepted_documents(
     documents: &[Arc<Value>],
     diagnoses: &[Arc<Diagnosis>],
-    names: Option<&BTreeSet<String>>,
+    places: &[usize],
     skip: impl Fn(usize) -> bool,
 ) -> Documents {
-    let is_wanted = |one: &Diagnosis| one.accepted && names.is_none_or(|names| names.contains(&one.name));
-    let all = documents.iter().zip(diagnoses).enumerate();
-    let accepted = all.filter(|(index, (_, diagnosis))| is_wanted(diagnosis) && !skip(*index));
-    accepted.map(|(_, (document, diagnosis))| (diagnosis.name.clone(), Arc::clone(document))).collect()
+    let at = |index: &usize| Some((*index, documents.get(*index)?, diagnoses.get(*index)?));
+    let all = places.iter().filter_map(at);
+    let accepted = all.filter(|(index, _, diagnosis)| diagnosis.accepted && !skip(*index));
+    accepted.map(|(_, document, diagnosis)| (diagnosis.name.clone(), Arc::clone(document))).collect()
 }
 
 /// Whether two documents of one name belong to the same object. A deleted object is never served in place of one that was

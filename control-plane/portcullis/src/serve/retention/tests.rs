@@ -1,9 +1,16 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_api::{ReferencedData, SecretBytes, SecretData};
-use portcullis_sources::{Input, ObjectSet, read_inputs};
+use portcullis_api::{ReferencedData, SecretBytes, SecretData, Settings};
+use portcullis_sources::{FileDiagnosis, Input, ObjectSet, read_inputs};
+use portcullis_translate::Translation;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
+use super::{Outcome, Retention};
+use crate::serve::explained_diagnoses::diagnosis_of_file;
+use crate::serve::group_change::GroupChange;
 use crate::serve::reconciler::{Reconciled, Reconciler};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -100,5 +107,41 @@ fn object_that_was_replaced_leaves_nothing() {
         let both = served[0].intersection(&served[1]).count();
         assert!(!served[0].is_empty() && !served[1].is_empty());
         assert_eq!(both > 0, is_retained, "{served:?}");
+    }
+}
+
+/// An object: its name, its edition, and whether it is accepted.
+type Drawn = (usize, u8, bool);
+
+proptest! {
+    /// Several objects of files may have one name, of which the last accepted one counts.
+    #[test]
+    fn documents_that_are_accepted_are_those_of_the_last_set(
+        sets in proptest::collection::vec(proptest::collection::vec((0..3_usize, 0..2_u8, any::<bool>()), 0..5), 1..9),
+    ) {
+        let (mut retention, mut made) = (Retention::new(HOUR), BTreeMap::new());
+        for set in sets {
+            let one = |(name, edition, accepted): Drawn| {
+                let file = FileDiagnosis { file: format!("c{name}"), message: String::new(), refused: !accepted, at: None };
+                (Arc::new(json!({"edition": edition})), Arc::new(diagnosis_of_file(&file)))
+            };
+            let known = |object: Drawn| made.entry(object).or_insert_with(|| one(object)).clone();
+            let (documents, diagnoses): (Vec<Arc<Value>>, Vec<_>) = set.iter().copied().map(known).unzip();
+            let translation = Translation { groups: Vec::new(), diagnoses };
+            let (change, settings) = (GroupChange::default(), Settings::default());
+            let outcome = Outcome {
+                written: &documents,
+                translated: &documents,
+                fallbacks: &[],
+                translation: &translation,
+                change: &change,
+                settings: &settings,
+            };
+            retention.record(&outcome, Instant::now());
+            let accepted = set.iter().zip(&documents).filter(|((_, _, accepted), _)| *accepted);
+            let expected: BTreeMap<String, Arc<Value>> =
+                accepted.map(|((name, ..), document)| (format!("c{name}"), Arc::clone(document))).collect();
+            prop_assert_eq!(retention.accepted(), &expected);
+        }
     }
 }

@@ -3,20 +3,20 @@
 //! Gateways report counts since their process has an edition; their growth is added. A gateway that restarts or goes therefore takes
 //! nothing back, and what is counted under one edition is never seen under another. Everything is bounded, and time is an argument.
 
+mod hand_over;
 mod left_out;
 mod room;
 mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_api::status::ShadowFacts;
-use portcullis_xds::{Membership, node_owner};
+use portcullis_xds::{Membership, OwnerBytes, node_owner};
 
-use super::owner_bytes::OwnerBytes;
 use super::report_origin::ReportOrigin;
 use crate::activity_report::{ClusterMessage, shadows};
 use left_out::LeftOutReports;
@@ -53,6 +53,10 @@ struct ReportedShadows {
     /// The part of the bytes that is about editions that no object has.
     unexpected: OwnerBytes,
     pruned: Option<Instant>,
+    /// The facts about all expected editions that were read last.
+    facts: Arc<BTreeMap<String, ShadowFacts>>,
+    /// Whether a count may be another one since.
+    is_changed: bool,
 }
 
 /// The newest counts of one process.
@@ -84,30 +88,34 @@ impl ShadowReports {
         }
     }
 
-    /// Follows the objects: the edition of the shadow that each is served with.
-    pub(super) fn follow(&self, expected: BTreeMap<String, String>, at: Instant) {
+    /// Follows the objects: the edition of the shadow that each is served with; `None` if they are those of the last time.
+    pub(super) fn follow(&self, expected: Option<BTreeMap<String, String>>, at: Instant) {
         let mut memory = self.lock();
         let is_due = memory.pruned.is_none_or(|pruned| at.saturating_duration_since(pruned) >= PRUNE_INTERVAL);
-        if is_due || memory.expected != expected {
-            memory.expected = expected;
+        let expected = expected.filter(|expected| *expected != memory.expected);
+        if is_due || expected.is_some() {
+            memory.expected = expected.unwrap_or_else(|| std::mem::take(&mut memory.expected));
             memory.prune(at);
         }
     }
 
-    /// Forgets the counts of an object's shadow at gateways that may not report about it any more, and not what they added.
-    pub(super) fn forget_foreign(&self, name: &str, may_report: impl Fn(&Membership) -> bool) {
-        let mut memory = self.lock();
-        let is_foreign = |(_, gateway): &(&NodeProcess, &GatewayShadows)| !may_report(&gateway.membership);
-        let foreign: Vec<NodeProcess> = memory.gateways.iter().filter(is_foreign).map(|(one, _)| one.clone()).collect();
-        foreign.iter().for_each(|gateway| memory.forget_others(gateway, name, |_| false));
+    /// Begins the sums of these objects' shadows anew, with the counts of gateways that may report about them still: those of former
+    /// owners' are forgotten.
+    pub(super) fn forget_foreign(&self, names: &BTreeSet<&str>, may_report: impl Fn(&Membership, &str) -> bool) {
+        self.lock().forget_foreign(names, may_report);
     }
 
-    /// The reports about the edition that an object is served with; `None` if it has no shadow.
-    pub(super) fn facts(&self, name: &str) -> Option<ShadowFacts> {
-        let memory = self.lock();
-        let edition = (name.to_owned(), memory.expected.get(name)?.clone());
-        let facts = memory.sums.get(&edition).map(ShadowSums::facts).unwrap_or_default();
-        Some(ShadowFacts { is_partial: memory.left_out.has(&edition), ..facts })
+    /// The reports about the edition that each object with a shadow is served with, by its name. The same allocation as long as nothing
+    /// is otherwise.
+    pub(super) fn facts(&self) -> Arc<BTreeMap<String, ShadowFacts>> {
+        let mut memory = self.lock();
+        if std::mem::take(&mut memory.is_changed) {
+            let facts = memory.facts_of_all();
+            if facts != *memory.facts {
+                memory.facts = Arc::new(facts);
+            }
+        }
+        Arc::clone(&memory.facts)
     }
 
     /// A panic elsewhere leaves at most one report half taken.
@@ -117,6 +125,15 @@ impl ShadowReports {
 }
 
 impl ReportedShadows {
+    fn facts_of_all(&self) -> BTreeMap<String, ShadowFacts> {
+        let facts = |edition: Edition| {
+            let facts = self.sums.get(&edition).map(ShadowSums::facts).unwrap_or_default();
+            let is_partial = self.left_out.has(&edition);
+            (edition.0, ShadowFacts { is_partial, ..facts })
+        };
+        self.expected.iter().map(|(name, generation)| facts((name.clone(), generation.clone()))).collect()
+    }
+
     fn take(&mut self, gateway: &NodeProcess, cluster: &ClusterMessage, at: Instant) {
         let reported = shadows(cluster);
         self.forget_others(gateway, &cluster.cluster, |generation| {
@@ -125,6 +142,7 @@ impl ReportedShadows {
         for message in reported {
             let edition = (cluster.cluster.clone(), message.generation.clone());
             let shadow = ReportedShadow::new(message, &edition, at);
+            self.is_changed = true;
             if self.has_room(gateway, &edition, &shadow) {
                 self.left_out.remove(&edition, gateway);
                 self.add(gateway, edition, shadow);
@@ -156,20 +174,25 @@ impl ReportedShadows {
 
     /// Forgets a process's counts of editions of a cluster's shadow that it has forgotten.
     fn forget_others(&mut self, gateway: &NodeProcess, cluster: &str, is_kept: impl Fn(&str) -> bool) {
-        let Some(known) = self.gateways.get_mut(gateway) else { return };
-        // Those of the one cluster: a gateway has thousands, and a report has thousands of clusters.
-        let of_cluster =
-            known.shadows.range((cluster.to_owned(), String::new())..).take_while(|(one, _)| one.0 == cluster);
-        let gone: Vec<Edition> = of_cluster.map(|(one, _)| one).filter(|one| !is_kept(&one.1)).cloned().collect();
+        let Some(known) = self.gateways.get(gateway) else { return };
+        let gone: Vec<Edition> = known.editions(cluster).filter(|one| !is_kept(&one.1)).cloned().collect();
         for edition in gone {
-            let Some(known) = self.gateways.get_mut(gateway) else { return };
-            let freed = known.shadows.remove(&edition).map_or(0, |shadow| shadow.bytes());
-            known.bytes = known.bytes.saturating_sub(freed);
-            if self.of_node(&gateway.0).all(|(_, one)| !one.shadows.contains_key(&edition)) {
-                self.sums.get_mut(&edition).into_iter().for_each(ShadowSums::leave);
-            }
-            self.count_bytes(node_owner(&gateway.0), &edition, freed, 0);
+            self.forget_edition(gateway, &edition);
         }
+    }
+
+    /// Forgets a process's counts of one edition, and not what they added. Returns these counts.
+    fn forget_edition(&mut self, gateway: &NodeProcess, edition: &Edition) -> Option<ReportedShadow> {
+        self.is_changed = true;
+        let known = self.gateways.get_mut(gateway)?;
+        let shadow = known.shadows.remove(edition)?;
+        let freed = shadow.bytes();
+        known.bytes = known.bytes.saturating_sub(freed);
+        if self.of_node(&gateway.0).all(|(_, one)| !one.shadows.contains_key(edition)) {
+            self.sums.get_mut(edition).into_iter().for_each(ShadowSums::leave);
+        }
+        self.count_bytes(node_owner(&gateway.0), edition, freed, 0);
+        Some(shadow)
     }
 
     /// The processes of a node.
@@ -184,6 +207,7 @@ impl ReportedShadows {
     /// Forgets what is about editions that no object has, after a while, and processes that others have succeeded.
     fn prune(&mut self, at: Instant) {
         self.pruned = Some(at);
+        self.is_changed = true;
         let expected = &self.expected;
         let is_expected = |(name, generation): &Edition| expected.get(name) == Some(generation);
         self.left_out.retain(is_expected);
@@ -233,6 +257,12 @@ impl ReportedShadows {
 }
 
 impl GatewayShadows {
+    /// The editions of one cluster's shadow. A gateway has those of thousands, and a report has thousands of clusters.
+    fn editions(&self, cluster: &str) -> impl Iterator<Item = &Edition> {
+        let of_cluster = self.shadows.range((cluster.to_owned(), String::new())..);
+        of_cluster.map(|(edition, _)| edition).take_while(move |edition| edition.0 == cluster)
+    }
+
     fn is_silent(&self, at: Instant) -> bool {
         at.saturating_duration_since(self.heard) >= SILENCE
     }

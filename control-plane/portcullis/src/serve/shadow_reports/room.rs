@@ -1,8 +1,7 @@
 use std::time::Instant;
 
-use portcullis_xds::node_owner;
+use portcullis_xds::{InstanceShares, node_owner};
 
-use super::super::owner_bytes::InstanceShares;
 use super::sums::{ReportedShadow, ShadowSums};
 use super::{Edition, GatewayShadows, NodeProcess, ReportedShadows};
 

@@ -4,6 +4,7 @@
 //! - [`sources`]: the sources that an object names, pure.
 //! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument; [`known`]: the
 //!   state of one source.
+//! - [`keyed_documents`]: the keys in the objects' documents.
 //! - [`held`]: keys that a source has shown, and for how long they hold; [`saved`]: the same for the next
 //!   start; [`key_file`]: their file.
 //! - [`facts`]: the state of each object's sources, for its status.
@@ -14,6 +15,7 @@ mod facts;
 mod held;
 mod issuer;
 mod key_file;
+mod keyed_documents;
 mod known;
 mod saved;
 mod schedule;
@@ -34,7 +36,7 @@ use portcullis_sources::{NoticedAt, ObjectSet};
 use portcullis_translate::choose_settings;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::timeout;
 
 pub(super) use facts::KeysByObject;
@@ -43,9 +45,10 @@ pub(super) use key_file::{KeyFile, KeyFileWriting};
 use super::discovery::AskedUpstream;
 use issuer::read_issuer_keys;
 use key_file::KeySaver;
+use keyed_documents::KeyedDocuments;
 use schedule::{KeyQuestion, KeySchedule, Wanted};
 use servers::read_server_keys;
-use sources::{UrlSource, asked_at_urls, asks_servers, has_written_for_servers, name_of};
+use sources::{UrlSource, asked_at_urls, asks_servers, has_written_for_servers, name_of, uid_of};
 use turns::Turns;
 
 /// Time for a question: so long it keeps its turn from others.
@@ -71,7 +74,7 @@ pub(super) async fn with_token_keys(
 }
 
 async fn with_keys_by<A, F>(
-    mut reader: KeyReader<A>,
+    reader: KeyReader<A>,
     patience: Duration,
     mut sets: watch::Receiver<Arc<ObjectSet>>,
 ) -> watch::Receiver<Arc<ObjectSet>>
@@ -80,7 +83,7 @@ where
     F: Future<Output = Result<String, String>> + Send + 'static,
 {
     let mut set = Arc::clone(&sets.borrow_and_update());
-    reader.follow(&set);
+    let mut reader = followed(reader, &set).await;
     let answers = async {
         while reader.ask_due(&set, Instant::now()) {
             reader.wait().await;
@@ -101,7 +104,7 @@ where
             };
             if is_new {
                 set = Arc::clone(&sets.borrow_and_update());
-                reader.follow(&set);
+                reader = followed(reader, &set).await;
             }
             reader.ask_due(&set, Instant::now());
             let mut next = reader.publish(&set);
@@ -121,6 +124,25 @@ where
     receiver
 }
 
+/// Has a reader follow a set on a thread of its own: of thousands of objects that ask each is read. A panic there is a panic here.
+async fn followed<A, F>(mut reader: KeyReader<A>, set: &Arc<ObjectSet>) -> KeyReader<A>
+where
+    A: Fn(AskedSource) -> F + Send + 'static,
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    let set = Arc::clone(set);
+    let work = tokio::task::spawn_blocking(move || {
+        reader.follow(&set);
+        reader
+    });
+    match work.await.map_err(JoinError::try_into_panic) {
+        Ok(reader) => reader,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime ends.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
 /// A source that is asked, and the object that wants it.
 struct AskedSource {
     cluster: Cluster,
@@ -134,6 +156,7 @@ struct AskedSource {
 struct KeyReader<A> {
     ask: A,
     schedule: KeySchedule,
+    documents: KeyedDocuments,
     settings: Settings,
     /// The content behind the objects' references, of the last time.
     referenced_data: ReferencedData,
@@ -154,6 +177,7 @@ where
         Self {
             ask,
             schedule: KeySchedule::new(interval),
+            documents: KeyedDocuments::default(),
             settings: Settings::default(),
             referenced_data: ReferencedData::default(),
             running: JoinSet::new(),
@@ -190,7 +214,8 @@ where
         if has_other_data {
             self.referenced_data = set.referenced_data.clone();
         }
-        let wanted: Vec<Wanted> = set.clusters.iter().flat_map(|document| self.wanted(document, set)).collect();
+        let (asking, _) = self.documents.asking(&set.clusters);
+        let wanted: Vec<Wanted> = asking.iter().flat_map(|document| self.wanted(document, set)).collect();
         self.schedule.follow(wanted.into_iter(), Instant::now());
         // A source that holds nothing may be one that is not there yet.
         if !set.clusters.is_empty() {
@@ -208,8 +233,8 @@ where
     /// Asks the sources that are due. Returns whether an answer is missing of one that never had any.
     fn ask_due(&mut self, set: &ObjectSet, now: Instant) -> bool {
         for question in self.schedule.take_due(now) {
-            let document = set.clusters.iter().find(|document| name_of(document) == question.cluster);
-            let Some(cluster) = document.and_then(|document| self.cluster(document, set)) else {
+            let document = self.schedule.document_of(&question);
+            let Some(cluster) = document.and_then(|document| self.cluster(&document, set)) else {
                 self.schedule.answered(&question, Err(NoAnswer::Refused), (SystemTime::now(), now));
                 continue;
             };
@@ -242,7 +267,8 @@ where
             }
             is_other
         });
-        self.schedule.put_into(set, now)
+        let Self { documents, schedule, .. } = self;
+        documents.put(set, |document| schedule.found(document, now))
     }
 
     /// The checked object with its credential.
@@ -254,7 +280,7 @@ where
     /// The sources that an object wants to have read. With other parts they are asked anew.
     fn wanted(&self, document: &Arc<Value>, set: &ObjectSet) -> Vec<Wanted> {
         let name = name_of(document).to_owned();
-        let uid = document.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let uid = uid_of(document).to_owned();
         let issuers = asked_at_urls(document).into_iter().map(|UrlSource { issuer, asked, has_written }| Wanted {
             name: name.clone(),
             uid: uid.clone(),
@@ -307,6 +333,17 @@ where
             tracing::warn!(%cluster, ?source, error, "the keys of tokens are not known anew");
         }
         self.schedule.answered(&question, keys.map_err(NoAnswer::Failed), (SystemTime::now(), Instant::now()));
+    }
+}
+
+/// The work that an edit has here, without questions.
+#[cfg(test)]
+pub(super) fn key_step() -> impl FnMut(&Arc<ObjectSet>) -> Arc<ObjectSet> {
+    let ask = |_: AskedSource| async { Err(NO_ANSWER.to_owned()) };
+    let mut reader = KeyReader::new(ask, Duration::MAX, watch::channel(Arc::default()).0);
+    move |set| {
+        reader.follow(set);
+        reader.publish(set)
     }
 }
 

@@ -3,8 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::status::NoAnswer;
-use portcullis_api::{KeySource, ShownKeys, put_shown_keys};
-use portcullis_sources::ObjectSet;
+use portcullis_api::{KeySource, ShownKeys};
 use serde_json::Value;
 
 use super::super::discovery::AskedUpstream;
@@ -12,7 +11,7 @@ use super::facts::KeysByObject;
 use super::held::HeldKeys;
 use super::known::{KnownKeys, RestoredKeys};
 use super::saved::SavedKeys;
-use super::sources::{UrlSource, asked_at_urls, asks, asks_servers, name_of};
+use super::sources::{UrlSource, asked_at_urls, asks_servers, name_of};
 
 /// Time between two questions after a failure.
 const RETRY: Duration = Duration::from_secs(15);
@@ -228,20 +227,14 @@ impl KeySchedule {
         self.count_if(is_changed);
     }
 
-    /// The set with the keys that are known. None is of an object, and none of a source that it does not ask as it is.
-    pub(super) fn put_into(&self, set: &Arc<ObjectSet>, now: Instant) -> Arc<ObjectSet> {
-        if !set.clusters.iter().any(|document| asks(document)) {
-            return Arc::clone(set);
-        }
-        let mut changed = ObjectSet::clone(set);
-        for document in changed.clusters.iter_mut().filter(|document| asks(document)) {
-            let found = self.found(document, now);
-            put_shown_keys(Arc::make_mut(document), &found);
-        }
-        Arc::new(changed)
+    /// The whole object that a question is for.
+    pub(super) fn document_of(&self, question: &KeyQuestion) -> Option<Arc<Value>> {
+        let known = self.sources.get(&(question.cluster.clone(), question.source.clone()));
+        known.map(|known| Arc::clone(&known.document))
     }
 
-    fn found(&self, document: &Value, now: Instant) -> BTreeMap<KeySource, ShownKeys> {
+    /// The keys that are known for a document. None is of another object, and none of a source that it does not ask as it is.
+    pub(super) fn found(&self, document: &Value, now: Instant) -> BTreeMap<KeySource, ShownKeys> {
         let known = |source| self.sources.get(&(name_of(document).to_owned(), source));
         let servers = asks_servers(document)
             .then(|| (KeySource::Servers, known(KeySource::Servers).map(|known| known.found(now)).unwrap_or_default()));

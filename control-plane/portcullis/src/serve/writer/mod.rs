@@ -1,12 +1,14 @@
 //! Status, written back to Kubernetes by the replica that leads.
 //!
 //! - [`settings_use`]: the status of `GatewaySettings`, and of those that are not used.
+//! - [`plan`]: which statuses are wanted, for objects of which something has changed.
 //! - [`write_queue`]: what is written when; pure, time is an argument.
 //! - [`apply`]: one write, as a server-side apply of the status alone.
 //!
 //! Translation never waits for it: the writer takes the newest status whenever it is free.
 
 mod apply;
+mod plan;
 mod settings_use;
 mod write_queue;
 
@@ -17,21 +19,21 @@ use std::time::{Duration, SystemTime};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kube::Client;
-use portcullis_api::status::{Condition, ConditionType, Timestamp};
+use portcullis_api::status::{Condition, Timestamp};
 use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;
-use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::gateway_api::GatewayApiVerdicts;
+use super::list_origins::origins;
 use super::policies::PolicyVerdicts;
-use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
+use plan::{GATEWAY_API, JudgedPlan, ObjectPlan, POLICIES, Plan, Plans};
 pub(super) use settings_use::SettingsUse;
-use write_queue::{REPEAT_AFTER, Uptime, WriteOutcome, WriteQueue};
+use write_queue::{Uptime, WriteOutcome, WriteQueue};
 
 /// The number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -39,8 +41,6 @@ const MAX_CONCURRENT_WRITES: usize = 8;
 const PLAN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time for gateways to acknowledge a change before its status is written, which saves a write.
 const ACK_DELAY: Duration = Duration::from_millis(150);
-/// The time after the start in which gateways reconnect; conditions that only say so are not written.
-const RECONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The inputs of the writer.
 pub(super) struct Writer {
@@ -72,14 +72,23 @@ impl Writer {
         let mut queue = Writes::default();
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
-        let mut followed = None;
-        let mut judged = JudgedPlans::default();
+        let (mut plans, mut seen) = (Plans::default(), None);
+        let mut led = false;
         loop {
-            if !*self.leads.borrow_and_update() {
-                self.follow(&mut queue, &mut followed);
-                (planned, judged) = (None, JudgedPlans::default());
+            let leads = *self.leads.borrow_and_update();
+            if std::mem::replace(&mut led, leads) != leads {
+                // Another replica may have written since, or begins to.
+                (planned, plans, seen) = (None, Plans::default(), None);
+            }
+            if !leads {
+                queue.forget();
+                if start.elapsed() < plan::RECONNECT_TIME + PLAN_INTERVAL {
+                    // Gateways come back one by one, and move times that are stored.
+                    seen = None;
+                }
+                self.remember(&queue, &mut seen);
             } else if planned.is_none_or(|at| at.elapsed() >= PLAN_INTERVAL) {
-                self.plan(&mut queue, &mut judged, start.elapsed());
+                self.plan(&mut queue, (&mut plans, &mut seen), start.elapsed());
                 planned = Some(Instant::now());
             }
             while writes.len() < MAX_CONCURRENT_WRITES
@@ -107,178 +116,78 @@ impl Writer {
         }
     }
 
-    /// Takes over the transition times that another replica writes, whenever it has written, and for the objects of each
-    /// reconciliation: the source may show a status before its object is translated. `followed` is the last reconciliation.
-    fn follow(&mut self, queue: &mut Writes, followed: &mut Option<Arc<Vec<Arc<Diagnosis>>>>) {
-        queue.forget();
-        let diagnoses = self.diagnoses.borrow().clone();
-        let is_followed = followed.as_ref().is_some_and(|known| Arc::ptr_eq(known, &diagnoses));
-        if !is_followed || self.statuses.has_changed().unwrap_or_default() {
-            *followed = Some(diagnoses);
-            let statuses = self.statuses.borrow_and_update().clone();
-            self.remember(queue, &statuses);
+    /// Hands the wanted status of every object to the queue of which something has changed since the plan before.
+    fn plan(&self, queue: &mut Writes, (plans, seen): (&mut Plans, &mut Option<SeenStatuses>), now: Uptime) {
+        if plans.objects.as_ref().is_some_and(ObjectPlan::has_left_out) {
+            // Gateways come back one by one: a status that is left out until then must not move a time that is stored.
+            *seen = None;
         }
-    }
-
-    /// Hands the wanted status of every object to the queue.
-    fn plan(&self, queue: &mut Writes, judged: &mut JudgedPlans, now: Uptime) {
-        let statuses = self.statuses.borrow().clone();
-        self.remember(queue, &statuses);
+        let statuses = self.remember(queue, seen);
         let status = self.observer.status();
-        let (present, mut used) = (BTreeSet::new(), BTreeSet::new());
-        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, now };
-        for (object, key) in status.objects.iter().filter_map(|object| Some((object.as_ref(), key(&object.diagnosis)?)))
-        {
-            let Some(uid) = &object.diagnosis.version.uid else { continue };
-            match key.kind {
-                WatchedKind::UpstreamCluster if now < RECONNECT_TIME && waits_for_gateways(object) => plan.keep(key),
-                WatchedKind::UpstreamCluster => plan.want(key, uid, &object.status),
-                WatchedKind::Instance if now < RECONNECT_TIME && waits_for_envoys(object) => plan.keep(key),
-                WatchedKind::Instance => {
-                    if let Some(status) = object.instance_status() {
-                        plan.want(key, uid, &status);
-                    }
-                }
-                WatchedKind::GatewaySettings if self.settings.uses(&key.name) || is_of_api(object) => {
-                    plan.want_by_any(key, uid, &self.settings.used(object));
-                    used.insert(object.diagnosis.name.clone());
-                }
-                // Of a file, which may have the name and the UID of an object.
-                _ => {}
-            }
-        }
-        for (name, uid, status) in self.settings.not_used(&statuses, &used) {
-            let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, name);
-            plan.want(key, uid, &status);
-        }
-        let keeps_gateway_api = self.gateway_api.as_ref().is_some_and(|verdicts| {
-            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+        let repeated = queue.take_repeats(now);
+        let mut plan = Plan { queue, statuses: &statuses, settings: &self.settings, now, repeated };
+        plan.follow_objects(&mut plans.objects, &status.objects);
+        if let Some(verdicts) = &self.gateway_api {
+            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses) };
             let wanted = |verdicts: &GatewayApiVerdicts, now: &str| verdicts.statuses(&statuses, now).collect();
-            plan.follow(&mut judged.gateway_api, newest, StoredStatuses::shares_gateway_api, wanted)
-        });
-        let keeps_policies = self.policies.as_ref().is_some_and(|verdicts| {
-            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+            plan.follow_judged(&mut plans.gateway_api, newest, GATEWAY_API, wanted);
+        }
+        if let Some(verdicts) = &self.policies {
+            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses) };
             let wanted = |verdicts: &PolicyVerdicts, now: &str| verdicts.statuses(&statuses, now).collect();
-            plan.follow(&mut judged.policies, newest, StoredStatuses::shares_policies, wanted)
-        });
-        let present = plan.present;
-        queue.keep(|key| {
-            let is_kept = keeps_gateway_api && key.kind.is_for_gateway_api()
-                || keeps_policies && matches!(key.kind, WatchedKind::Policy(_));
-            is_kept || present.contains(key)
-        });
+            plan.follow_judged(&mut plans.policies, newest, POLICIES, wanted);
+        }
     }
 
-    /// Takes over the transition times of objects that are new here: another replica may have written their status.
-    fn remember(&self, queue: &Writes, statuses: &StoredStatuses) {
-        let diagnoses = self.diagnoses.borrow().clone();
-        for (diagnosis, key) in diagnoses.iter().filter_map(|one| Some((one, key(one)?))) {
-            let stored = statuses.get(&key).filter(|_| !queue.knows(&key));
-            if let (Some(stored), Some(uid)) = (stored, &diagnosis.version.uid) {
+    /// Takes over the transition times of objects that are new here: another replica may have written their status. The source may
+    /// show a status before its object is translated. Looks at what has changed since `seen`; returns the newest statuses.
+    fn remember(&self, queue: &Writes, seen: &mut Option<SeenStatuses>) -> Arc<StoredStatuses> {
+        let newest =
+            SeenStatuses { diagnoses: self.diagnoses.borrow().clone(), statuses: self.statuses.borrow().clone() };
+        let before = seen.take().unwrap_or_default();
+        for diagnosis in newest.changed_diagnoses(&before, |key| queue.knows(key)) {
+            let Some(key) = key(diagnosis).filter(|key| !queue.knows(key)) else { continue };
+            if let (Some(stored), Some(uid)) = (newest.statuses.get(&key), &diagnosis.version.uid) {
                 self.observer.remember((key.kind.kind(), &key.name), uid, conditions(&stored.status));
             }
         }
+        let statuses = Arc::clone(&newest.statuses);
+        *seen = Some(newest);
+        statuses
     }
 }
 
-/// The wanted statuses of one moment.
-struct Plan<'a> {
-    queue: &'a mut Writes,
-    statuses: &'a StoredStatuses,
-    present: BTreeSet<ObjectKey>,
-    now: Uptime,
-}
-
-/// The inputs of statuses that were wanted last, of objects that are judged together: thousands are computed only if one may be another.
-struct JudgedPlan<V> {
-    verdicts: Arc<V>,
-    statuses: Arc<StoredStatuses>,
-    at: Uptime,
-}
-
-/// Those of each group of kinds.
+/// The diagnoses and stored statuses of one moment.
 #[derive(Default)]
-struct JudgedPlans {
-    gateway_api: Option<JudgedPlan<GatewayApiVerdicts>>,
-    policies: Option<JudgedPlan<PolicyVerdicts>>,
+struct SeenStatuses {
+    diagnoses: Arc<Vec<Arc<Diagnosis>>>,
+    statuses: Arc<StoredStatuses>,
 }
 
-/// Whether no status of a group of kinds is another one.
-type SharesStatuses = fn(&StoredStatuses, &StoredStatuses) -> bool;
-
-impl<V> JudgedPlan<V> {
-    /// Also after a while, for writes without a visible effect.
-    fn is_outdated_by(&self, newest: &Self, shares: SharesStatuses) -> bool {
-        let is_same = Arc::ptr_eq(&self.verdicts, &newest.verdicts);
-        let has_same_statuses = shares(&newest.statuses, &self.statuses);
-        !is_same || !has_same_statuses || newest.at >= self.at.saturating_add(REPEAT_AFTER)
+impl SeenStatuses {
+    /// The diagnoses that are others than before, and those of objects whose stored status is, but for objects of `known` keys.
+    fn changed_diagnoses(
+        &self,
+        before: &Self,
+        is_known: impl Fn(&ObjectKey) -> bool,
+    ) -> impl Iterator<Item = &Diagnosis> {
+        let changed = KINDS.into_iter().flat_map(|kind| self.statuses.changed_keys(&before.statuses, kind));
+        let stored: BTreeSet<String> = changed.filter(|key| !is_known(key)).map(|key| key.name.clone()).collect();
+        let has_same_diagnoses = Arc::ptr_eq(&self.diagnoses, &before.diagnoses);
+        let origins = if has_same_diagnoses { Vec::new() } else { origins(&before.diagnoses, &self.diagnoses) };
+        let is_new = move |place: usize| origins.get(place).is_some_and(Option::is_none);
+        let all = if has_same_diagnoses && stored.is_empty() { &[][..] } else { self.diagnoses.as_slice() };
+        let changed = all.iter().enumerate().filter(move |(place, one)| is_new(*place) || stored.contains(&one.name));
+        changed.map(|(_, one)| one.as_ref())
     }
 }
 
-impl Plan<'_> {
-    /// Has the statuses written that verdicts lead to, if they may be others than those that were wanted last. Returns whether all of
-    /// these stay wanted.
-    fn follow<V>(
-        &mut self,
-        last: &mut Option<JudgedPlan<V>>,
-        newest: JudgedPlan<V>,
-        shares: SharesStatuses,
-        wanted: impl FnOnce(&V, &str) -> Vec<(ObjectKey, Value)>,
-    ) -> bool {
-        if last.as_ref().is_some_and(|last| !last.is_outdated_by(&newest, shares)) {
-            return true;
-        }
-        for (key, status) in wanted(&newest.verdicts, &timestamp().to_string()) {
-            self.want_whole(key, status);
-        }
-        *last = Some(newest);
-        false
-    }
-
-    /// Has a status written, unless it is there.
-    fn want(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
-        self.want_unless(key, uid, status, apply::is_there);
-    }
-
-    /// Has a status written, unless this or another control plane has written it.
-    fn want_by_any(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
-        self.want_unless(key, uid, status, apply::is_there_by_any);
-    }
-
-    fn want_unless(
-        &mut self,
-        key: ObjectKey,
-        uid: &str,
-        status: &impl Serialize,
-        is_there: impl Fn(&Value, &Value) -> bool,
-    ) {
-        if let Ok(wanted) = apply::applied(&key, uid, status) {
-            let found = self.statuses.get(&key).map_or(&Value::Null, |stored| &stored.status);
-            let is_there = wanted.get("status").is_some_and(|wanted| is_there(found, wanted));
-            self.queue.want(&key, wanted, is_there, self.now);
-        }
-        self.keep(key);
-    }
-
-    /// Has a status of the Gateway API written as a whole, unless it is there: it has what others wrote into it.
-    fn want_whole(&mut self, key: ObjectKey, status: Value) {
-        if let Some(stored) = self.statuses.get(&key) {
-            let is_there = apply::is_whole_there(&stored.status, &status);
-            self.queue.want(&key, apply::replaced(stored, status), is_there, self.now);
-        }
-        self.keep(key);
-    }
-
-    /// Leaves an object as it is.
-    fn keep(&mut self, key: ObjectKey) {
-        self.present.insert(key);
-    }
-}
+/// The kinds whose status follows from the observation.
+const KINDS: [WatchedKind; 3] = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings, WatchedKind::Instance];
 
 /// The key of the object that a diagnosis is about; none of files.
 fn key(diagnosis: &Diagnosis) -> Option<ObjectKey> {
-    let kinds = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings, WatchedKind::Instance];
-    let kind = kinds.into_iter().find(|kind| kind.kind() == diagnosis.kind)?;
+    let kind = KINDS.into_iter().find(|kind| kind.kind() == diagnosis.kind)?;
     Some(ObjectKey::cluster_scoped(kind, diagnosis.name.as_str()))
 }
 
@@ -291,24 +200,6 @@ fn timestamp() -> Timestamp {
 fn conditions(status: &Value) -> Vec<Condition> {
     let listed = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
     listed.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
-}
-
-/// Whether settings are an object of the API, which an instance names. One of a file may have its name and its UID.
-fn is_of_api(settings: &ObjectStatus) -> bool {
-    settings.diagnosis.at.is_none()
-}
-
-fn waits_for_envoys(instance: &ObjectStatus) -> bool {
-    let ready = instance.status.condition(ConditionType::Ready);
-    ready.is_some_and(|one| ["NoEnvoys", "NotServed", "Pending"].contains(&one.reason.as_str()))
-}
-
-fn waits_for_gateways(object: &ObjectStatus) -> bool {
-    let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
-    reason(ConditionType::Programmed) == Some("NoGateways")
-        || [ConditionType::Ready, ConditionType::ShadowDiffers, ConditionType::LimitsShared]
-            .into_iter()
-            .any(|kind| reason(kind) == Some("NoReport"))
 }
 
 fn log_outcome(queue: &Writes, key: &ObjectKey, outcome: WriteOutcome, why: &str) {

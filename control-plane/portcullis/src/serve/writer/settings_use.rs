@@ -5,8 +5,8 @@ use portcullis_sources::{StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::Value;
 
 use super::{conditions, timestamp};
+use crate::serve::object_status::ObjectStatus;
 use crate::serve::source::SettingsOrigin;
-use crate::serve::status::ObjectStatus;
 
 /// The reason of `Accepted` of settings that are valid or not, and that the control plane does not look at.
 const NOT_USED: &str = "NotUsed";

@@ -1,6 +1,7 @@
 //! The node's answers to responses.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
@@ -11,7 +12,10 @@ impl Subscription {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.nonce == request.response_nonce) else {
             return;
         };
-        self.due.extend(in_flight.change.updates.keys().chain(&in_flight.change.removals).cloned());
+        for name in in_flight.change.updates.keys().chain(&in_flight.change.removals) {
+            self.touched.add(Arc::clone(name));
+            self.due.insert(Arc::clone(name));
+        }
         match &request.error_detail {
             Some(error) => {
                 self.status.nack = Some(error.message.clone());
@@ -77,8 +81,8 @@ impl Subscription {
         self.perhaps.remove(name);
         self.owners.remove(name);
         self.composed.remove(name);
-        if self.names.remove(name) {
-            self.retired.insert(name);
+        if self.names.remove(name) && !self.retired.insert(name) {
+            self.touched.add_all();
         }
     }
 }

@@ -1,6 +1,10 @@
 mod acknowledgement;
+mod in_flight;
 mod progress;
 mod retired;
+#[cfg(test)]
+mod tests;
+mod touched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,11 +13,14 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::composed::Composed;
 use super::{SendGates, TypeStatus};
+use crate::changed_names::ChangedNames;
 use crate::chunk::{ByteChunks, length};
 use crate::delta::gates::Blocked;
 use crate::kind::ResourceKind;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
+use in_flight::InFlight;
+use progress::memory_of;
 use retired::RetiredNames;
 
 /// A response's content: resources or removals, never both.
@@ -30,6 +37,13 @@ pub(super) struct Update {
     pub(super) owner: Option<Arc<str>>,
     /// May be secret.
     pub(super) body: ByteChunks,
+}
+
+impl Update {
+    /// Bytes of the resource with its name and version.
+    pub(super) fn size(&self, name: &str) -> usize {
+        name.len() + self.version.len() + length(&self.body)
+    }
 }
 
 /// As many updates as have so many bytes, and at least one; and whether some are left.
@@ -53,13 +67,6 @@ const UNSURE: &str = "";
 struct Refusal {
     version: Arc<str>,
     message: String,
-}
-
-#[derive(Debug)]
-struct InFlight {
-    nonce: String,
-    version: String,
-    change: Change,
 }
 
 impl Refusal {
@@ -97,6 +104,10 @@ pub(super) struct Subscription {
     due: BTreeSet<Arc<str>>,
     /// Bytes of names and versions that the node brought and no resource had then.
     foreign_bytes: usize,
+    /// Names with which the node's progress may be another one than when they were taken last.
+    touched: ChangedNames,
+    /// Names of which the node may lack the newest version; it has that of all others, if this type was asked for.
+    unproven: ChangedNames,
     /// Whether this type was asked for before on this stream.
     opened: bool,
     /// Whether the node had something of this type before this stream.
@@ -112,7 +123,8 @@ impl Subscription {
         self.take_acknowledgement(&request);
         let kind = ResourceKind::of(&request.type_url);
         for name in &request.resource_names_unsubscribe {
-            self.unsubscribe(&snapshot.shared_name(&request.type_url, name));
+            let is_served = snapshot.get(&request.type_url, name).is_some();
+            self.unsubscribe(&snapshot.shared_name(&request.type_url, name), is_served);
         }
         let first = !std::mem::replace(&mut self.opened, true);
         let resumes_clusters = first && kind == ResourceKind::Cluster && !request.initial_resource_versions.is_empty();
@@ -135,12 +147,15 @@ impl Subscription {
             } else {
                 let shared = snapshot.shared_name(&request.type_url, &name);
                 let is_foreign = !self.names.contains(&shared) && snapshot.get(&request.type_url, &name).is_none();
-                self.foreign_bytes += if is_foreign { name.len() } else { 0 };
+                self.foreign_bytes += if is_foreign { memory_of(&name) } else { 0 };
                 self.subscribe(shared);
             }
         }
         if self.wildcard && !wanted_all {
             self.due.extend(snapshot.shared_names(&request.type_url).cloned());
+        }
+        if first || self.wildcard != wanted_all {
+            self.touched.add_all();
         }
         // After a reconnect: what it has need not be sent again.
         if first {
@@ -148,9 +163,9 @@ impl Subscription {
             for (name, version) in request.initial_resource_versions {
                 let name = snapshot.shared_name(&request.type_url, &name);
                 let newest = snapshot.get(&request.type_url, &name).map(Resource::shared_version);
-                self.foreign_bytes += if newest.is_none() { name.len() } else { 0 };
+                self.foreign_bytes += if newest.is_none() { memory_of(&name) } else { 0 };
                 let shared = newest.filter(|newest| ***newest == *version).cloned();
-                self.foreign_bytes += if shared.is_none() { version.len() } else { 0 };
+                self.foreign_bytes += if shared.is_none() { memory_of(&version) } else { 0 };
                 let version = shared.unwrap_or_else(|| version.into());
                 self.due.insert(Arc::clone(&name));
                 self.known.insert(name, version);
@@ -159,11 +174,6 @@ impl Subscription {
                 self.known.remove(&name);
             }
         }
-    }
-
-    /// Takes a newer snapshot, which differs from the one before in these names.
-    pub(super) fn on_snapshot<'a>(&mut self, changed: impl Iterator<Item = &'a Arc<str>>) {
-        self.due.extend(changed.cloned());
     }
 
     /// A name that is asked for again is sent again: the node wants it for something new.
@@ -177,6 +187,7 @@ impl Subscription {
         if !self.opened {
             self.dirty_early.insert(Arc::clone(name));
         }
+        self.touched.add(Arc::clone(name));
         self.due.insert(Arc::clone(name));
         self.known.remove(name);
         self.recall(name);
@@ -193,18 +204,25 @@ impl Subscription {
         }
     }
 
-    fn unsubscribe(&mut self, name: &Arc<str>) {
+    fn unsubscribe(&mut self, name: &Arc<str>, is_served: bool) {
         if **name == *"*" {
             self.wildcard = false;
+            self.touched.add_all();
             self.known.retain(|name, _| self.names.contains(name));
             return;
         }
-        self.due.insert(Arc::clone(name));
+        self.touched.add(Arc::clone(name));
         self.names.remove(name);
         self.retired.remove(name);
         self.refused.remove(name);
         if !self.wildcard {
             self.known.remove(name);
+        }
+        // Names are free to make, and of one that is neither served nor known nothing can be due.
+        if is_served || self.known.contains_key(name) {
+            self.due.insert(Arc::clone(name));
+        } else {
+            self.due.remove(name);
         }
     }
 
@@ -339,6 +357,8 @@ impl Subscription {
     /// Follows the snapshot, before it is asked what is to be sent.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot, type_url: &str) {
         if self.in_flight.is_none() && self.opened {
+            let due = snapshot.composed(type_url).filter(|(name, _)| self.due.contains(*name));
+            due.for_each(|(name, _)| self.touched.add(name));
             self.composed.refresh(snapshot, type_url, &self.known, &self.due);
         }
     }
@@ -356,7 +376,7 @@ impl Subscription {
         self.known.contains_key(name) && snapshot.get(type_url, name).is_none()
     }
 
-    pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
+    pub(super) fn sent(&mut self, (number, nonce): (u64, &str), change: &Change, version: &str) {
         self.owes_answer = false;
         for (name, update) in &change.updates {
             self.recall(name);
@@ -366,23 +386,7 @@ impl Subscription {
             };
         }
         self.status.sent = version.to_owned();
-        self.in_flight =
-            Some(InFlight { nonce: nonce.to_owned(), version: version.to_owned(), change: change.clone() });
-    }
-
-    /// The number of the response without an answer.
-    pub(super) fn unanswered(&self) -> Option<u64> {
-        self.in_flight.as_ref().and_then(|in_flight| in_flight.nonce.parse().ok())
-    }
-
-    pub(super) fn status(&self) -> TypeStatus {
-        self.status.clone()
-    }
-
-    /// Whether nothing is overlooked.
-    #[cfg(test)]
-    pub(super) fn is_complete(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let all = snapshot.shared_names(type_url).chain(&self.names).chain(self.known.keys());
-        all.filter(|name| !self.due.contains(*name)).all(|name| !self.is_due(snapshot, type_url, name))
+        let change = change.without_bodies();
+        self.in_flight = Some(InFlight { number, nonce: nonce.to_owned(), version: version.to_owned(), change });
     }
 }

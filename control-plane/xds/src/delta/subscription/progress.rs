@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Refusal, Subscription, UNSURE};
+use crate::delta::TypeStatus;
 use crate::delta::gates::Blocked;
 use crate::node::Refused;
 use crate::resource::Resource;
@@ -73,18 +74,6 @@ impl Subscription {
             })
     }
 
-    /// Whether the node has acknowledged every resource of the type, but for those on demand that it did not ask for.
-    pub(in crate::delta) fn has_everything(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let mut known = self.known.iter().peekable();
-        snapshot.of_type(type_url).all(|(name, resource)| {
-            while known.next_if(|(known, _)| *known < name).is_some() {}
-            match known.next_if(|(known, _)| *known == name) {
-                Some((_, version)) => **version == *resource.version() || self.composed.holds(name),
-                None => resource.is_on_demand() && !self.is_expected(name, resource),
-            }
-        })
-    }
-
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
         snapshot
             .get(type_url, name)
@@ -126,9 +115,20 @@ impl Subscription {
         refused.filter(move |(name, _)| has_none(name)).filter_map(|(name, _)| snapshot.get(type_url, name)?.owner())
     }
 
-    /// Whether the node has something of an owner.
-    pub(in crate::delta) fn has_of(&self, snapshot: &Snapshot, type_url: &str, owner: &str) -> bool {
-        self.known.keys().any(|name| self.owner(snapshot, type_url, name) == Some(owner))
+    /// The owners of what the node has, some of them several times.
+    pub(in crate::delta) fn known_owners<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        type_url: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        self.known.keys().filter_map(move |name| self.owner(snapshot, type_url, name))
+    }
+
+    /// Bytes of the reasons of refusals that are kept.
+    pub(in crate::delta) fn reason_bytes(&self) -> usize {
+        let whole: usize = self.refused.values().map(|refusal| refusal.message.len()).sum();
+        let nack = self.status.nack.as_ref().map_or(0, String::len);
+        whole.saturating_add(nack).saturating_add(self.composed.reason_bytes())
     }
 
     /// The node's progress with a resource of an owner, or with the owner's part of it.
@@ -148,6 +148,16 @@ impl Subscription {
             None if resource.is_on_demand() && !self.is_expected(name, resource) => GatewayProgress::Acknowledged,
             None => GatewayProgress::Pending,
         }
+    }
+
+    /// The number of the response without an answer.
+    pub(in crate::delta) fn unanswered(&self) -> Option<u64> {
+        self.in_flight.as_ref().map(|in_flight| in_flight.number)
+    }
+
+    /// Its progress, for people.
+    pub(in crate::delta) fn status(&self) -> TypeStatus {
+        self.status.clone()
     }
 
     /// How many names are remembered.
@@ -174,4 +184,9 @@ impl Subscription {
     pub(in crate::delta) fn knows_nothing(&self) -> bool {
         self.known.is_empty()
     }
+}
+
+/// Bytes in memory of a name or a version that no resource has, with its allocation and its places in sets.
+pub(super) fn memory_of(text: &str) -> usize {
+    text.len() + 96
 }

@@ -20,11 +20,10 @@ pub(super) struct RetiredNames {
 }
 
 impl RetiredNames {
-    pub(super) fn insert(&mut self, name: &str) {
+    /// Adds a name; returns whether all others are remembered still.
+    pub(super) fn insert(&mut self, name: &str) -> bool {
         self.digests.insert(self.key.hash_one(name));
-        if self.digests.len() > MOST {
-            self.digests.pop_first();
-        }
+        self.digests.len() <= MOST || self.digests.pop_first().is_none()
     }
 
     /// Removes a name; returns whether it was one of them.

@@ -7,7 +7,9 @@ mod property;
 mod refusals;
 mod rules;
 mod steps;
+mod waiting;
 
+use std::hash::RandomState;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,6 +19,13 @@ use super::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
+
+impl DeltaStream {
+    /// Whether nothing that is due is overlooked.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
+    }
+}
 
 /// A stream that encodes its responses.
 struct Encoded(DeltaStream);
@@ -31,12 +40,12 @@ impl Deref for Encoded {
 
 impl Encoded {
     fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self(DeltaStream::new(snapshot))
+        Self(DeltaStream::new(snapshot, RandomState::new()))
     }
 
     /// One whose responses have so many bytes at most.
     fn with_most(snapshot: Arc<Snapshot>, most: usize) -> Self {
-        Self(DeltaStream::new(snapshot).with_most(most))
+        Self(DeltaStream::new(snapshot, RandomState::new()).with_most(most))
     }
 
     fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {

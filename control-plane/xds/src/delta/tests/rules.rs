@@ -16,11 +16,12 @@ fn names_and_versions_of_no_resource_are_counted_once() {
     };
     stream.on_request(names(&["here", "elsewhere"]));
     stream.on_request(names(&["elsewhere", "here"]));
-    assert_eq!(stream.foreign_bytes(), "elsewhere".len());
+    let memory = |text: &str| text.len() + 96;
+    assert_eq!(stream.foreign_bytes(), memory("elsewhere"));
     let versions = [("gone".to_owned(), "older".to_owned())].into();
     let type_url = CDS.to_owned();
     stream.on_request(DeltaDiscoveryRequest { type_url, initial_resource_versions: versions, ..Default::default() });
-    assert_eq!(stream.foreign_bytes(), "elsewhere".len() + "gone".len() + "older".len());
+    assert_eq!(stream.foreign_bytes(), memory("elsewhere") + memory("gone") + memory("older"));
 }
 
 #[test]
@@ -226,6 +227,20 @@ fn one_response_of_a_type_is_under_way_at_a_time() {
     let next = stream.on_request(ack(&first[0]));
     assert_eq!(next[0].resources[0].resource.as_ref().unwrap().value, b"3");
     assert_eq!(settle(&mut stream, next), ["CDS: +a"]);
+}
+
+/// Else a node would have a response behind it that it never reads.
+#[test]
+fn response_that_was_not_read_cannot_be_acknowledged() {
+    let mut stream = Encoded::new(snapshot(&[(CDS, "a", "1")]));
+    let first = stream.on_request(ask(CDS, &[]));
+    for guess in ["1", "2", first[0].nonce.split('-').next().unwrap()] {
+        let guessed = DeltaDiscoveryRequest { response_nonce: guess.to_owned(), ..ask(CDS, &[]) };
+        assert_eq!(show(&stream.on_request(guessed)), [""; 0]);
+        assert_eq!(stream.oldest_unanswered(), Some(1), "{guess}");
+    }
+    settle(&mut stream, first);
+    assert_eq!(stream.oldest_unanswered(), None);
 }
 
 #[test]

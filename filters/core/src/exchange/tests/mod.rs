@@ -1,5 +1,6 @@
 mod certificates;
 mod counted;
+mod doors;
 mod drain;
 mod expelled;
 pub(super) mod fair;

@@ -1,10 +1,10 @@
 //! Memory and work that a tenant's rules can cause are bounded, whatever their lists.
 
 use super::super::request_terms::RequestTerms;
-use super::super::static_hash_table::mix;
 use super::super::tree::{Node, Tree};
 use super::hostile::{open_rule, pods, policies, user};
-use super::{LinearMatcher, Policies, UserInfo, config};
+use super::{LinearMatcher, Policies, UserInfo, UserMatchCache, config};
+use crate::seeded_hash::mix;
 
 fn numbered(kind: &str, numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
     numbers.into_iter().map(|n| format!("{kind}{n}")).collect()
@@ -138,4 +138,26 @@ fn leaves_of_a_word_have_sets() {
     let policies = policies((0..60).map(|n| config::Rule { user_groups: own(n), ..open_rule() }));
     let (index, checked) = checked(&policies, &user("alice", ["blocked".to_owned()]));
     assert_eq!((count_of(&index.resource.tree, is_large_leaf), checked), (1, 0));
+}
+
+/// An owner writes a beginning of each length, and has users with names of that length.
+#[test]
+fn ids_that_are_kept_of_a_user_are_weighed() {
+    let beginnings = |most: usize| (1..=most).map(|len| format!("{}*", "a".repeat(len))).collect();
+    let table = [(10, 3), (60, 70), (63, 0), (1_700, 0), (1_700, 200)];
+    for (name, groups) in table {
+        let groups = numbered("g", 0..groups);
+        let rule = config::Rule { users: beginnings(name), user_groups: groups.clone(), ..open_rule() };
+        let rules = policies([rule]);
+        let (real, shadow) = (Policies::new(&rules), Policies::new(&rules).for_shadow());
+        let user = user(&"a".repeat(name), groups);
+        let cache = UserMatchCache::default();
+        for policies in [&real, &shadow] {
+            for _ in 0..2 {
+                assert_eq!(policies.first_match_of(&pods(), &user, &cache), Some(0));
+            }
+        }
+        assert!(cache.bytes() <= UserMatchCache::most_bytes(&user), "{name}: {}", cache.bytes());
+        assert_eq!(cache.bytes() > 0, name < 64, "{name}: {}", cache.bytes());
+    }
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 
+use super::super::rule_sets::RuleSetCompiler;
 use super::{LinearMatcher, Policies, RequestInfo, UserInfo, UserMatchCache, config};
 
 const VERBS: &[&str] = &["get", "list", "watch", "create", ""];
@@ -145,6 +146,21 @@ proptest! {
     #[test]
     fn index_equals_the_model_with_a_few_policies(rules in vec(vec(rule(), 0..4), 0..12), requests in vec((request(), user()), 40)) {
         check(&policies(rules), &requests)?;
+    }
+
+    /// A set has the words of all others, too.
+    #[test]
+    fn each_set_of_rules_equals_the_model(rules in vec(vec(rule(), 0..4), 0..12), requests in vec((request(), user()), 40)) {
+        let mut compiler = RuleSetCompiler::default();
+        let sets: Vec<_> = rules.iter().map(|rules| compiler.add(rules.iter())).collect();
+        let words = compiler.words();
+        let models: Vec<_> = rules.into_iter().map(|rules| LinearMatcher::new(&policies(vec![rules]))).collect();
+        for (info, user) in &requests {
+            let asked = words.of(info, user);
+            for (set, model) in sets.iter().zip(&models) {
+                prop_assert_eq!(set.matches(&asked), model.first_match(info, user).is_some(), "{:?} {:?}", info, user);
+            }
+        }
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
             json!({
                 "requestTimeout": "1m15s", "drainPeriod": "90s", "maxSessionDuration": "24h",
                 "logging": {"slow": "2s", "failed": true}, "virtualIPs": ["10.9.8.7", "2001:db8::1"],
-                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "allowAnonymous": false, "extraAuthorities": ["*.Example.com"],
+                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a", "weight": 90}], "allowAnonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"tokenTTL": "0", "unauthorizedTTL": "1.5m"}, "auditAttribution": true,
             }),
@@ -277,11 +277,17 @@ fn ours() -> Vec<Row> {
     }
     let servers = "/spec/portcullis/servers";
     let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});
+    let weight = |weight: Value| json!([{"endpoint": "https://10.0.0.1:6443", "weight": weight}]);
     rows.extend([
         (servers, json!([server(""), {"endpoint": "https://10.0.0.2:6443"}]), Accepted),
         (servers, json!([server("a"), server("b")]), Refused("spec.portcullis.servers[1]")),
         (servers, json!([server("a.")]), Refused("spec.portcullis.servers[0].zone")),
         (servers, json!([{"zone": "a"}]), Refused("spec.portcullis.servers[0].endpoint")),
+        (servers, weight(json!(1)), Accepted),
+        (servers, weight(json!(128)), Accepted),
+        (servers, weight(json!(0)), Refused("spec.portcullis.servers[0].weight")),
+        (servers, weight(json!(129)), Refused("spec.portcullis.servers[0].weight")),
+        (servers, weight(json!("3")), Refused("spec.portcullis.servers[0].weight")),
         (servers, json!([{"endpoint": "https://10.0.0.9", "zone": "a"}]), ByCheckAlone),
     ]);
     let discovery = "/spec/portcullis/discovery";

@@ -1,5 +1,8 @@
 //! Objects of the Gateway API, with the release's own definitions: their statuses are written.
 
+use std::time::{Duration, Instant};
+
+use portcullis_harness::client::plain;
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{deps, wait};
@@ -11,11 +14,20 @@ use super::fixture::{NAMESPACE, SourceFixture, USER, printed};
 pub(super) const CLASS: &str = "portcullis";
 pub(super) const CLUSTER: &str = "a.example.com";
 pub(super) const GROUP: &str = "gateway.networking.k8s.io";
+/// The time within which requests are refused after the end of the ReferenceGrant that permitted them, as docs/gateway-api.md has it.
+const GRANT_END: Duration = Duration::from_secs(1);
 
 /// The API group and version of a kind, by the name of its resource or its own.
 fn version_of(kind: &str) -> String {
     let is_ours = kind.to_lowercase().starts_with("kubernetesupstream");
     if is_ours { "portcullis.dev/v1alpha1".to_owned() } else { format!("{GROUP}/v1") }
+}
+
+/// Fails unless the first request was refused, just now, within the promised time of the end of a grant.
+pub(super) fn assert_refused_in_time(what: &str, ended: Instant) {
+    let took = ended.elapsed();
+    eprintln!("the {what} was gone {} ms after the grant", took.as_millis());
+    assert!(took <= GRANT_END * wait::deadline_factor(), "the {what} was reached for {took:?} after the grant's end");
 }
 
 /// A Kubernetes with the release's definitions, and a control plane that follows it.
@@ -111,6 +123,25 @@ impl Site {
         .unwrap()
     }
 
+    /// Waits until the metrics page has these samples of objects of the Gateway API.
+    fn wait_counted(&self, samples: &[&str]) {
+        wait::until_ok(&format!("{samples:?}"), SOON, || {
+            let page = plain::get(self.plane.http_address(), "/metrics").unwrap().text();
+            let known: Vec<&str> = page.lines().filter_map(|one| one.strip_prefix("portcullis_gateway_api_")).collect();
+            if samples.iter().all(|sample| known.contains(sample)) { Ok(()) } else { Err(known.join("\n")) }
+        })
+        .unwrap();
+    }
+
+    /// A TLSRoute at the Gateway, to a Service of its namespace.
+    fn route_of(&self, [_, namespace, name]: [&str; 3], hosts: &[&str]) {
+        let spec = json!({
+            "parentRefs": [{"name": "edge", "namespace": "infra"}],
+            "hostnames": hosts, "rules": [{"backendRefs": [{"name": "server", "port": 443}]}],
+        });
+        self.apply("TLSRoute", namespace, name, &spec);
+    }
+
     fn route(&self, cluster: &str) {
         let backends = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": cluster}]);
         let spec = json!({
@@ -143,6 +174,9 @@ fn statuses_of_the_gateway_api_are_written() {
     site.wait(classes, "", &["Accepted False InvalidParameters"]);
     site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
     site.wait(classes, "", &["Accepted True Accepted"]);
+    // The foreign class is none of these.
+    let accepted = "false_conditions{kind=\"GatewayClass\",condition=\"Accepted\"} 0";
+    site.wait_counted(&["objects{kind=\"GatewayClass\"} 1", accepted]);
 
     let selector = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "yes"}}});
     let listener = json!({
@@ -155,12 +189,18 @@ fn statuses_of_the_gateway_api_are_written() {
     let conditions = found["status"]["conditions"].to_string();
     assert!(conditions.contains("no Envoy that belongs to this Gateway"), "{conditions}");
     site.wait(gateway, "/listeners/0", &["Accepted True Accepted", "Programmed False Pending"]);
+    let programmed = "false_conditions{kind=\"Gateway\",condition=\"Programmed\"} 1";
+    site.wait_counted(&["objects{kind=\"Gateway\"} 1", programmed]);
 
     site.route(CLUSTER);
     let route = ["tlsroutes", "team", "b"];
     site.wait(route, "/parents/0", &["Accepted False NotAllowedByListeners"]);
+    let refused = |count: u8| format!("false_conditions{{kind=\"TLSRoute\",condition=\"Accepted\"}} {count}");
+    site.wait_counted(&["objects{kind=\"TLSRoute\"} 1", &refused(1)]);
     site.fixture.admin(&["label", "namespace", "team", "tenant=yes"]);
     site.wait(route, "/parents/0", &["Accepted True Accepted", "ResolvedRefs False RefNotPermitted"]);
+    let unresolved = "false_conditions{kind=\"TLSRoute\",condition=\"ResolvedRefs\"} 1";
+    site.wait_counted(&[&refused(0), unresolved]);
     let from = json!([{"group": GROUP, "kind": "TLSRoute", "namespace": "team"}]);
     let to = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster"}]);
     site.apply("ReferenceGrant", NAMESPACE, "team", &json!({"from": from, "to": to}));
@@ -171,6 +211,38 @@ fn statuses_of_the_gateway_api_are_written() {
     others_are_left_alone(&site, route);
     site.fixture.admin(&["delete", "referencegrants", "team", "-n", NAMESPACE]);
     site.wait(route, "/parents/1", &["ResolvedRefs False RefNotPermitted"]);
+}
+
+#[test]
+fn edited_route_takes_no_host_name_over_a_restart() {
+    let Some(mut site) = Site::start("gateway-holders") else { return };
+    for namespace in ["infra", "team"] {
+        site.fixture.admin(&["create", "namespace", namespace]);
+    }
+    site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
+    let listener = json!({
+        "name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"},
+        "allowedRoutes": {"namespaces": {"from": "All"}},
+    });
+    site.apply("Gateway", "infra", "edge", &json!({"gatewayClassName": CLASS, "listeners": [listener]}));
+    // Within a second the first by namespace and name counts as older.
+    let (old, young) = (["tlsroutes", "infra", "old"], ["tlsroutes", "team", "young"]);
+    let (held, lost) = ("portcullis.dev/HostnamesHeld True Held", "portcullis.dev/HostnamesHeld False HeldByOthers");
+    site.route_of(old, &["x.example.org"]);
+    site.wait(old, "/parents/0", &["Accepted True Accepted", held]);
+    site.route_of(young, &["held.example.org"]);
+    site.wait(young, "/parents/0", &["Accepted True Accepted", held]);
+
+    site.route_of(old, &["held.example.org", "x.example.org"]);
+    let found = site.wait(old, "/parents/0", &["Accepted True Accepted", lost]).to_string();
+    assert!(found.contains("held.example.org belongs to TLSRoute team/young, which had it before"), "{found}");
+    site.plane.restart().unwrap();
+    site.route_of(old, &["held.example.org", "*.other.example.org"]);
+    site.wait(old, "/parents/0", &["Accepted True Accepted", lost]);
+    site.wait(young, "/parents/0", &["Accepted True Accepted", held]);
+    site.route_of(young, &["let-go.example.org"]);
+    site.wait(young, "/parents/0", &["Accepted True Accepted", held]);
+    site.wait(old, "/parents/0", &["Accepted True Accepted", held]);
 }
 
 /// Another controller's entry in the same status stays, and so does its class.

@@ -105,12 +105,16 @@ impl HttpsSite {
     }
 
     pub(super) fn grant(&self, name: &str, from: &[(&str, &str)]) {
+        self.permit([NAMESPACE, name], from, &json!({"group": CLUSTER_GROUP, "kind": "UpstreamCluster"}));
+    }
+
+    /// A ReferenceGrant, by its namespace and name.
+    pub(super) fn permit(&self, [namespace, name]: [&str; 2], from: &[(&str, &str)], to: &Value) {
         let from: Vec<Value> = from
             .iter()
             .map(|(kind, namespace)| json!({"group": GROUP, "kind": kind, "namespace": namespace}))
             .collect();
-        let to = json!([{"group": CLUSTER_GROUP, "kind": "UpstreamCluster"}]);
-        self.site.apply("ReferenceGrant", NAMESPACE, name, &json!({"from": from, "to": to}));
+        self.site.apply("ReferenceGrant", namespace, name, &json!({"from": from, "to": [to]}));
     }
 
     pub(super) fn route(&self, name: &str, host: &str, more: &Value) {
@@ -119,9 +123,14 @@ impl HttpsSite {
 
     /// A route to another cluster.
     pub(super) fn route_to(&self, cluster: &str, name: &str, host: &str, more: &Value) {
+        self.bind("HTTPRoute", ["team", name], host, &rules(cluster, more));
+    }
+
+    /// A route of the Gateway's, by its namespace and name.
+    pub(super) fn bind(&self, kind: &str, [namespace, name]: [&str; 2], host: &str, rules: &Value) {
         let parents = json!([{"name": "edge", "namespace": "infra"}]);
-        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules(cluster, more)});
-        self.site.apply("HTTPRoute", "team", name, &spec);
+        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules});
+        self.site.apply(kind, namespace, name, &spec);
     }
 
     pub(super) fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
@@ -254,7 +263,7 @@ fn tenant_decides_neither_about_requests_nor_about_credentials() {
     // The grant for the route is none for the Gateway's Envoys.
     gateway.grant("team", &[("HTTPRoute", "team")]);
     site.wait(["httproutes", "team", "route"], "/parents/0", &["ResolvedRefs False RefNotPermitted"]);
-    gateway.wait_status(JUDGED, None);
+    gateway.wait_status(JUDGED, Some(500));
     // Connections of before keep their chain for the drain time, with the public CA of its clients.
     let is_gone = || (!dump(&edge).replace("/client-validation", "").contains(&credential)).then_some(());
     wait::until("the credential is gone from the Gateway's Envoy", SOON, is_gone).unwrap();

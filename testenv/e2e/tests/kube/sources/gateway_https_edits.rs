@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::envoy::Envoy;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
@@ -150,7 +151,70 @@ fn restart_of_the_control_plane_fails_no_request_at_a_gateway() {
     wait_shown(&gateway.target(JUDGED), &renewed);
     requests.none_failed();
     gateway.grant("team", &[("HTTPRoute", "team")]);
-    gateway.wait_status(JUDGED, None);
+    gateway.wait_status(JUDGED, Some(500));
+}
+
+/// The access log's lines of the Gateway, by their reason.
+fn lines(edge: &Envoy, reason: &str) -> Vec<Value> {
+    let text = edge.process().stdout();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["reason"] == reason && line["gateway"] == "infra/edge").collect()
+}
+
+/// The specification has 500 for all requests of such a route; a closed connection is an `EOF` without a word.
+#[test]
+fn route_without_a_backend_answers_500_and_reaches_nothing() {
+    let Some(gateway) = HttpsSite::start("gateway-unresolved") else { return };
+    let edge = gateway.envoy("edge", &EDGE);
+    gateway.wait_status(JUDGED, Some(200));
+    let before = H2Client::connect(&gateway.target(JUDGED)).unwrap().authority(JUDGED);
+    let (gone, served) = ("gone.wide.example.com", "served.wide.example.com");
+    gateway.route_to("absent.example.com", "gone", "*.wide.example.com", &json!({}));
+    gateway.route("served", served, &json!({}));
+    gateway.site.wait(["httproutes", "team", "gone"], "/parents/0", &["Accepted True Accepted"]);
+    gateway.wait_status(gone, Some(500));
+    gateway.wait_status(served, Some(200));
+
+    let token = "abcdef.0123456789abcdef";
+    let bearer = format!("Bearer {token}");
+    let get = |authority: &str| {
+        let client = H2Client::connect(&gateway.target(gone)).unwrap().authority(authority);
+        client.get("/api/v1/secrets", &[("authorization", bearer.as_str())]).unwrap()
+    };
+    for authority in [gone.to_owned(), format!("{gone}:443"), "192.0.2.7:6443".to_owned(), "[2001:db8::1]".to_owned()] {
+        let answer = get(&authority);
+        assert_eq!(answer.status, 500, "{authority}");
+        assert_eq!(answer.header("content-type").as_deref(), Some("application/json"), "{authority}");
+        let body: Value = serde_json::from_str(&answer.text()).unwrap();
+        let shown = ["kind", "status", "reason"].map(|field| body[field].as_str().unwrap_or_default().to_owned());
+        assert_eq!(shown, ["Status", "Failure", "InternalError"], "{authority}");
+        assert_eq!(body["code"], 500, "{authority}");
+        assert!(!answer.text().contains("absent") && !answer.text().contains("team"), "{}", answer.text());
+    }
+    // The backend may be there again: no client keeps a connection that would answer 500 for the drain time.
+    let kept = H2Client::connect(&gateway.target(gone)).unwrap().authority(gone);
+    assert_eq!(kept.get("/version", &[]).unwrap().status, 500);
+    wait::until("the connection ends", SOON, || kept.get("/version", &[]).is_err().then_some(())).unwrap();
+    // A browser has one connection for all names of a certificate.
+    for authority in [served, JUDGED] {
+        assert_eq!(get(authority).status, 421, "{authority}");
+    }
+    let has_lines = || (lines(&edge, "unresolved").len() > 3 && lines(&edge, "misdirected").len() > 1).then_some(());
+    wait::until("a line for each", SOON, has_lines).unwrap();
+    assert!(!edge.process().stdout().contains(token), "no credential is logged");
+    assert_eq!(lines(&edge, "unresolved")[0]["sni"], gone);
+
+    // The backend of a route that is served goes, and comes back.
+    let requests = SteadyRequests::on_new_connections(&gateway.target(served));
+    requests.wait_for(20);
+    gateway.route_to("absent.example.com", "route", JUDGED, &json!({}));
+    gateway.wait_status(JUDGED, Some(500));
+    let is_turned_away = || before.get("/version", &[]).map_or(true, |answer| answer.status == 421).then_some(());
+    wait::until("connections of before lead nowhere", SOON, is_turned_away).unwrap();
+    gateway.route("route", JUDGED, &json!({}));
+    gateway.wait_status(JUDGED, Some(200));
+    requests.wait_for(20);
+    requests.none_failed();
 }
 
 #[test]
@@ -166,12 +230,7 @@ fn request_for_a_name_of_others_has_a_line_in_the_log() {
     let client = H2Client::connect(&gateway.target(open)).unwrap().authority(held);
     wait::until("the name is another's", SOON, || (client.get("/version", &[]).ok()?.status == 421).then_some(()))
         .unwrap();
-    let line = || {
-        let text = edge.process().stdout();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        lines.into_iter().find(|line| line["reason"] == "misdirected" && line["gateway"] == "infra/edge")
-    };
-    let line = wait::until("its line", SOON, line).unwrap();
+    let line = wait::until("its line", SOON, || lines(&edge, "misdirected").pop()).unwrap();
     assert_eq!(
         (&line["code"], &line["sni"], &line["decision"]),
         (&json!(421), &json!(open), &json!("refused")),

@@ -1,6 +1,6 @@
 //! Policies at Gateways, listeners and HTTPRoutes: what they deny is denied by that door alone.
 
-use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::client::{H2Client, H2Stream, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
@@ -9,8 +9,32 @@ use super::gateway_api::{CLUSTER, GROUP};
 use super::gateway_https::{HttpsSite, JUDGED, NEIGHBOUR};
 
 const KINDS: &str = "portcullis.dev/v1alpha1";
+const WATCHED: &str = "/api/v1/namespaces/default/configmaps?watch=true";
 
 struct DoorSite(HttpsSite);
+
+/// Applies a policy with overrides.
+pub(super) fn apply_policy(site: &HttpsSite, kind: &str, name: [&str; 2], target: &Value, fields: &Value) {
+    let [namespace, name] = name;
+    let metadata = json!({"name": name, "namespace": namespace});
+    let spec = json!({"targetRefs": [target], "overrides": fields});
+    let object = json!({"apiVersion": KINDS, "kind": kind, "metadata": metadata, "spec": spec});
+    site.site.fixture.apply(&object.to_string());
+}
+
+/// Waits for the condition `Accepted` of a policy, as `Status Reason`.
+pub(super) fn wait_accepted(site: &HttpsSite, plural: &str, name: [&str; 2], expected: &str) {
+    let [namespace, name] = name;
+    let path = format!("/apis/{KINDS}/namespaces/{namespace}/{plural}/{name}");
+    wait::until_ok(&format!("{name} is {expected}"), SOON, || {
+        let found = site.site.fixture.kube.get(&path).unwrap();
+        let condition = &found["status"]["ancestors"][0]["conditions"][0];
+        let part = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        let said = format!("{} {}", part("status"), part("reason"));
+        if said == expected { Ok(()) } else { Err(format!("{:#}", found["status"])) }
+    })
+    .unwrap();
+}
 
 impl DoorSite {
     /// Two routes to the cluster, its Gateway's Envoy and an ordinary one.
@@ -26,27 +50,15 @@ impl DoorSite {
     }
 
     fn apply(&self, kind: &str, (namespace, name): (&str, &str), target: &Value, fields: &Value) {
-        let metadata = json!({"name": name, "namespace": namespace});
-        let spec = json!({"targetRefs": [target], "overrides": fields});
-        let object = json!({"apiVersion": KINDS, "kind": kind, "metadata": metadata, "spec": spec});
-        self.0.site.fixture.apply(&object.to_string());
+        apply_policy(&self.0, kind, [namespace, name], target, fields);
     }
 
     fn delete(&self, (namespace, name): (&str, &str)) {
         self.0.site.fixture.admin(&["delete", "dispatchpolicies", name, "-n", namespace]);
     }
 
-    /// Waits for the condition `Accepted` of a policy, as `Status Reason`.
     fn accepted(&self, plural: &str, (namespace, name): (&str, &str), expected: &str) {
-        let path = format!("/apis/{KINDS}/namespaces/{namespace}/{plural}/{name}");
-        wait::until_ok(&format!("{name} is {expected}"), SOON, || {
-            let found = self.0.site.fixture.kube.get(&path).unwrap();
-            let condition = &found["status"]["ancestors"][0]["conditions"][0];
-            let part = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-            let said = format!("{} {}", part("status"), part("reason"));
-            if said == expected { Ok(()) } else { Err(format!("{:#}", found["status"])) }
-        })
-        .unwrap();
+        wait_accepted(&self.0, plural, [namespace, name], expected);
     }
 
     /// Waits for the answers of both routes to `/version`. The cluster's own name is served as ever.
@@ -114,4 +126,48 @@ fn policy_at_a_door_denies_by_that_door_alone() {
     site.apply("UpstreamIdentityPolicy", users, &gateway, &json!({"allowAnonymous": false}));
     site.accepted("upstreamidentitypolicies", users, "False Invalid");
     site.answers(200, 200);
+}
+
+/// A watch; its answer has begun.
+fn watch(client: &H2Client) -> H2Stream<'_> {
+    let open = || client.open("GET", WATCHED, &[], b"").ok().filter(|stream| stream.response.status == 200);
+    wait::until("the watch is let in", SOON, open).unwrap()
+}
+
+/// Of `kubectl --tls-server-name` the authority is an address, which names no route.
+#[test]
+fn first_policy_of_a_door_ends_watches_by_address() {
+    let Some(site) = DoorSite::start("gateway-watches") else { return };
+    let _edge = site.0.envoy("edge", &["--gateway", "infra/edge"]);
+    for host in [JUDGED, NEIGHBOUR] {
+        site.0.wait_status(host, Some(200));
+    }
+    let fixture = &site.0.site.fixture;
+    fixture.admin(&["create", "clusterrole", "watches", "--verb=watch", "--resource=configmaps"]);
+    fixture.admin(&["create", "clusterrolebinding", "alice-watches", "--clusterrole=watches", "--user=alice"]);
+    let address = site.0.address.to_string();
+    let connect = |name, authority| H2Client::connect(&site.0.target(name)).unwrap().authority(authority);
+    let [by_name, by_address, neighbour] =
+        [connect(JUDGED, JUDGED), connect(JUDGED, &address), connect(NEIGHBOUR, &address)];
+    let denied = json!({"verbs": ["watch"], "apiGroups": [""], "resources": ["configmaps"]});
+    let fields = json!({"dispatchPolicies": [{"rules": [denied], "portcullis": {"action": "Deny"}}]});
+    let read_end = |mut watch: H2Stream<'_>| while watch.next_chunk(SOON).unwrap().is_some() {};
+
+    let watches = [&by_name, &by_address].map(watch);
+    let mut others = watch(&neighbour);
+    let (tenant, route) = (("team", "tight"), json!({"group": GROUP, "kind": "HTTPRoute", "name": "route"}));
+    site.apply("DispatchPolicy", tenant, &route, &fields);
+    watches.into_iter().for_each(read_end);
+    assert_eq!(by_name.get(WATCHED, &[]).unwrap().status, 403);
+    fixture.admin(&["create", "configmap", "news"]);
+    let mut seen = String::new();
+    while !seen.contains("\"news\"") {
+        let chunk = others.next_chunk(SOON).unwrap().expect("the watch by another route's name goes on");
+        seen.push_str(&String::from_utf8_lossy(&chunk));
+    }
+
+    let gateway = json!({"group": GROUP, "kind": "Gateway", "name": "edge"});
+    site.apply("DispatchPolicy", ("infra", "all"), &gateway, &fields);
+    read_end(others);
+    assert_eq!(neighbour.get(WATCHED, &[]).unwrap().status, 403);
 }

@@ -1,15 +1,20 @@
 //! `KubernetesUpstreams` of a tenant: users are there whom they are at an `UpstreamCluster`, and the tenant's namespace permits who leads
 //! there.
 
+use std::time::Instant;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use portcullis_harness::client::H2Client;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use super::control_plane::SOON;
-use super::gateway_api::{CLUSTER, GROUP};
+use super::gateway_api::{CLUSTER, GROUP, assert_refused_in_time};
 use super::gateway_https::{HttpsSite, JUDGED, dump};
+use super::gateway_policies::{apply_policy, wait_accepted};
+use super::steady_requests::SteadyRequests;
 
 const UPSTREAM: [&str; 3] = ["kubernetesupstreams", "team", "prod"];
 const OWN: &str = "tenant.example.com";
@@ -22,7 +27,12 @@ struct UpstreamSite(HttpsSite);
 impl UpstreamSite {
     /// A tenant's upstream with the same servers as the cluster, and a route of its namespace that leads there.
     fn start(test: &str) -> Option<Self> {
-        let this = Self(HttpsSite::start(test)?);
+        Self::start_with(test, &[])
+    }
+
+    /// The same, with further flags of the control plane, each with the rights for it.
+    fn start_with(test: &str, flags: &[&str]) -> Option<Self> {
+        let this = Self(HttpsSite::start_with(test, flags)?);
         let HttpsSite { site, .. } = &this.0;
         site.fixture.admin(&["create", "namespace", "other"]);
         site.grant_secrets("team");
@@ -75,16 +85,13 @@ impl UpstreamSite {
     fn route(&self, namespace: &str, host: &str) {
         let backend =
             json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "namespace": "team", "name": "prod"});
-        let parents = json!([{"name": "edge", "namespace": "infra"}]);
-        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": [{"backendRefs": [backend]}]});
-        self.0.site.apply("HTTPRoute", namespace, "upstream", &spec);
+        self.0.bind("HTTPRoute", [namespace, "upstream"], host, &json!([{"backendRefs": [backend]}]));
     }
 
     /// A permission of the tenant's.
     fn grant(&self, name: &str, kind: &str, namespace: &str) {
-        let from = json!([{"group": GROUP, "kind": kind, "namespace": namespace}]);
-        let to = json!([{"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "prod"}]);
-        self.0.site.apply("ReferenceGrant", "team", name, &json!({"from": from, "to": to}));
+        let to = json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "prod"});
+        self.0.permit(["team", name], &[(kind, namespace)], &to);
     }
 
     fn revoke(&self, name: &str) {
@@ -136,16 +143,25 @@ fn upstream_is_reached_as_long_as_its_namespace_grants_it() {
     let foreign = ["httproutes", "other", "upstream"];
     upstream.route("other", FOREIGN);
     site.wait(foreign, "/parents/0", &["Accepted True Accepted", "ResolvedRefs False RefNotPermitted"]);
-    gateway.wait_status(FOREIGN, None);
+    gateway.wait_status(FOREIGN, Some(500));
     upstream.grant("routes", "HTTPRoute", "other");
     site.wait(foreign, "/parents/0", &["ResolvedRefs True ResolvedRefs"]);
     gateway.wait_status(FOREIGN, Some(200));
+    let others = [
+        SteadyRequests::start(&gateway.target(JUDGED)),
+        // Connections of before keep their chain, whose names have changed, for the drain time.
+        SteadyRequests::on_new_connections(&gateway.target(OWN)),
+    ];
+    others.iter().for_each(|requests| requests.wait_for(20));
     upstream.revoke("routes");
-    gateway.wait_status(FOREIGN, None);
-    gateway.wait_status(OWN, Some(200));
+    let revoked = Instant::now();
+    gateway.wait_status(FOREIGN, Some(500));
+    assert_refused_in_time("upstream", revoked);
+    others.iter().for_each(|requests| requests.wait_for(20));
+    others.into_iter().for_each(SteadyRequests::none_failed);
 
     upstream.revoke("gateways");
-    gateway.wait_status(OWN, None);
+    gateway.wait_status(OWN, Some(500));
     gateway.wait_status(JUDGED, Some(200));
     site.wait(["httproutes", "team", "upstream"], "/parents/0", &["ResolvedRefs False RefNotPermitted"]);
     site.wait(UPSTREAM, "", &["Accepted True Accepted", "Ready False NoRoute"]);
@@ -164,7 +180,7 @@ fn secret_without_a_label_is_shown_to_no_server() {
     for owner in [Some("another"), None] {
         upstream.secret(owner);
         site.wait(UPSTREAM, "", &["ResolvedRefs False RefNotResolved", "Ready False Invalid"]);
-        gateway.wait_status(OWN, None);
+        gateway.wait_status(OWN, Some(500));
     }
     upstream.secret(Some("prod"));
     gateway.wait_status(OWN, Some(200));
@@ -177,5 +193,65 @@ fn secret_without_a_label_is_shown_to_no_server() {
         assert_eq!(refused.success(), !is_here, "{field}: {}", refused.stderr);
     }
     site.wait(UPSTREAM, "", &["Accepted False Invalid"]);
-    gateway.wait_status(OWN, None);
+    gateway.wait_status(OWN, Some(500));
+}
+
+/// Dispatch policies and limits of the tenant's namespace: in the filter, in conditions and in metrics as those of a cluster.
+#[test]
+fn policies_of_a_tenants_upstream_limit_its_requests() {
+    let Some(upstream) = UpstreamSite::start_with("gateway-upstream-policies", &["--policies"]) else { return };
+    let UpstreamSite(gateway) = &upstream;
+    let edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    gateway.wait_status(OWN, Some(200));
+    let target = json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "prod"});
+    let [limits, dispatch] = [["team", "limits"], ["team", "dispatch"]];
+    let limit = |max: u32| json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]}});
+    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]);
+    let denial =
+        json!({"rules": [{"verbs": ["*"], "nonResourceURLs": ["/healthz"]}], "portcullis": {"action": "Deny"}});
+    let policies = json!({"dispatchPolicies": [denial, {"rules": all, "flowControlSchemaName": "few"}]});
+
+    // A limit that is not there takes the routes' backend away, and says so at each object.
+    apply_policy(gateway, "DispatchPolicy", dispatch, &target, &policies);
+    wait_accepted(gateway, "dispatchpolicies", dispatch, "False Invalid");
+    gateway.site.wait(UPSTREAM, "", &["Accepted False Invalid"]);
+    gateway.site.wait(["httproutes", "team", "upstream"], "/parents/0", &["ResolvedRefs False TerminationRefused"]);
+    gateway.wait_status(OWN, Some(500));
+    apply_policy(gateway, "FlowControlPolicy", limits, &target, &limit(1));
+    wait_accepted(gateway, "flowcontrolpolicies", limits, "True Accepted");
+    wait_accepted(gateway, "dispatchpolicies", dispatch, "True Accepted");
+    gateway.wait_status(OWN, Some(200));
+    let affected =
+        ["Dispatch", "FlowControl"].map(|kind| format!("portcullis.dev/{kind}PolicyAffected True PolicyAffected"));
+    gateway.site.wait(UPSTREAM, "", &affected.each_ref().map(String::as_str));
+
+    let target_of_admin = gateway.target(OWN).identity(gateway.site.fixture.kube.admin());
+    let client = H2Client::connect(&target_of_admin).unwrap().authority(OWN);
+    assert_eq!(client.get("/healthz", &[]).unwrap().status, 403);
+    let watch = client.open("GET", "/api/v1/namespaces/default/configmaps?watch=true", &[], b"").unwrap();
+    assert_eq!(watch.response.status, 200);
+    assert_eq!(client.get("/version", &[]).unwrap().status, 429, "one is in flight");
+    // More room, and a door that takes it away again.
+    apply_policy(gateway, "FlowControlPolicy", limits, &target, &limit(5));
+    gateway.wait_status(OWN, Some(200));
+    let route = json!({"group": GROUP, "kind": "HTTPRoute", "name": "upstream"});
+    apply_policy(gateway, "FlowControlPolicy", ["team", "door"], &route, &limit(1));
+    gateway.wait_status(OWN, Some(429));
+    drop(watch);
+    gateway.wait_status(OWN, Some(200));
+    // The filter writes them once a second.
+    let has_limit = || {
+        let metrics = edge.admin().get("/stats/prometheus").ok()?.text();
+        let is_it = |line: &str| line.contains("cluster=\"team/prod\"") && line.contains("schema=\"few\"");
+        metrics.lines().any(is_it).then_some(())
+    };
+    wait::until("metrics of the limit", SOON, has_limit).unwrap();
+
+    // The upstream alone decides about users.
+    apply_policy(gateway, "UpstreamIdentityPolicy", ["team", "users"], &target, &json!({"allowAnonymous": false}));
+    wait_accepted(gateway, "upstreamidentitypolicies", ["team", "users"], "False Invalid");
+    // Connections are not passed on.
+    let backend = json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "name": "prod"});
+    gateway.bind("TLSRoute", ["team", "passed"], "passed.example.com", &json!([{"backendRefs": [backend]}]));
+    gateway.site.wait(["tlsroutes", "team", "passed"], "/parents/0", &["ResolvedRefs False InvalidKind"]);
 }

@@ -9,6 +9,7 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::{deps, ports, wait};
 use serde_json::{Value, json};
 
@@ -185,4 +186,69 @@ fn client_of_one_instances_ca_is_refused_at_anothers_envoy() {
     wait_answer(a, *at_a, of_a, 401);
     let used = site.fixture.kube.get("/apis/portcullis.dev/v1alpha1/gatewaysettings/own-b").unwrap();
     assert_eq!(used["status"]["conditions"][0]["reason"], "Accepted", "an instance uses them: {used:#}");
+}
+
+/// A `kubectl` command of a tenant's, and whether kube-apiserver permits it.
+type Attempt<'a> = (&'a [&'a str], bool);
+
+/// With the role that `portcullis rbac --instance` prints.
+#[test]
+fn tenant_of_an_instance_reads_and_edits_its_own_alone() {
+    let Some(site) = Site::start("instances-tenant", &json!({})) else { return };
+    let fixture = &site.fixture;
+    let instance = |team: &str| {
+        let metadata = json!({"name": team});
+        json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance", "metadata": metadata, "spec": of_team(team)})
+    };
+    let labelled = |team: &str| fixture.manifest(&cluster(team)).set("/metadata/labels", json!({"team": team}));
+    let clusters = ["a", "b"].map(|team| labelled(team).to_text());
+    let files = fixture.run.make_dir("files").unwrap();
+    let [one, other] = [instance("a").to_string(), instance("b").to_string()];
+    std::fs::write(files.join("all.yaml"), [clusters[0].as_str(), &clusters[1], &one, &other].join("\n---\n")).unwrap();
+    let directory = files.display().to_string();
+    for team in ["a", "b"] {
+        site.apply("Instance", team, &of_team(team));
+        site.wait_number(team, "clusters", 1);
+        fixture.apply(&printed(&["rbac", "--instance", team, "--user", &format!("tenant-{team}"), "-f", &directory]));
+    }
+    let user = fixture.kube.client_ca().issue(&CertSpec::client("tenant-a", [""; 0])).unwrap();
+    let server = format!("https://{}", fixture.kube.address(0).unwrap());
+    let kubeconfig = Kubeconfig::new(server).ca(fixture.kube.server_ca()).identity(&user);
+    let kubeconfig = kubeconfig.write(&fixture.run.join("tenant.kubeconfig")).unwrap();
+    let run = |arguments: &[&str]| fixture.kube.kubectl(&kubeconfig).args(arguments).run().unwrap();
+    let has_role = || run(&["get", "instances", "a"]).success().then_some(());
+    wait::until("the tenant's role", SOON, has_role).unwrap();
+
+    let label = r#"{"metadata":{"labels":{"by":"tenant"}}}"#;
+    let status = r#"{"status":{"conditions":[]}}"#;
+    let [own, others] = [cluster("a"), cluster("b")];
+    let unnamed = fixture.run.join("new.yaml").display().to_string();
+    let new = fixture.manifest("new.example.com").set("/metadata/labels", json!({"team": "a"}));
+    std::fs::write(&unnamed, new.to_text()).unwrap();
+    let attempts: [Attempt<'_>; 18] = [
+        (&["get", "upstreamclusters", &own], true),
+        (&["patch", "upstreamclusters", &own, "--type=merge", "-p", label], true),
+        (&["patch", "upstreamclusters", &own, "--type=merge", "--subresource=status", "-p", status], false),
+        (&["delete", "upstreamclusters", &own], false),
+        (&["get", "upstreamclusters", &others], false),
+        (&["patch", "upstreamclusters", &others, "--type=merge", "-p", label], false),
+        (&["get", "upstreamclusters"], false),
+        (&["get", "instances", "a"], true),
+        (&["patch", "instances", "a", "--type=merge", "-p", label], false),
+        (&["get", "instances", "b"], false),
+        (&["get", "instances"], false),
+        (&["create", "-f", &unnamed], false),
+        (&["get", "gatewaysettings"], false),
+        (&["get", "secrets", "-n", NAMESPACE], false),
+        (&["get", "configmaps", "-n", NAMESPACE], false),
+        (&["get", "leases.coordination.k8s.io", "-n", NAMESPACE], false),
+        (&["get", "--raw", "/metrics"], false),
+        (&["auth", "can-i", "get", "/status"], false),
+    ];
+    for (arguments, is_permitted) in attempts {
+        let output = run(arguments);
+        assert_eq!(output.success(), is_permitted, "{arguments:?}: {}{}", output.stdout, output.stderr);
+        let is_refused = output.stderr.contains("forbidden") || output.stdout.starts_with("no");
+        assert!(is_permitted || is_refused, "{arguments:?}: {}{}", output.stdout, output.stderr);
+    }
 }

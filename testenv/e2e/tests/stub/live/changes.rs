@@ -53,6 +53,7 @@ pub(super) const CHANGES: &[Change] = &[
     ("cache lifetimes", caches),
     ("extra authorities", authorities),
     ("zones", zones),
+    ("weights", weights),
     ("the drain period", drain_period),
     ("the session limit", session_limit),
     ("audit attribution", attribution),
@@ -222,6 +223,14 @@ fn zones(site: &mut Site, turn: usize) {
     let entry = |stub: &StubServer| json!({"endpoint": stub.url(), "zone": "a"});
     let all: Vec<_> = site.stubs.iter().map(entry).collect();
     site.change("/spec/portcullis/servers", either(turn, json!(all), json!([])));
+}
+
+fn weights(site: &mut Site, turn: usize) {
+    let heavy = turn % 2;
+    let weight = |number: usize| if number == heavy { 5 } else { 1 };
+    let stubs = site.stubs.iter().enumerate();
+    let all: Vec<_> = stubs.map(|(number, stub)| json!({"endpoint": stub.url(), "weight": weight(number)})).collect();
+    site.change("/spec/portcullis/servers", json!(all));
 }
 
 fn drain_period(site: &mut Site, turn: usize) {

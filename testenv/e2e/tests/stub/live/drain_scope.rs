@@ -57,6 +57,12 @@ const OF_THE_GATEWAY: &[Edit] = &[
     ("a port for tunnels", Ends::None, |site| tunnel(site, json!([]))),
     ("trustedSources", Ends::None, |site| tunnel(site, json!(["127.0.0.0/8"]))),
     ("rebalance", Ends::None, |site| settings(site, "/rebalance", json!({"chance": 0.000_001}))),
+    ("listener.tls", Ends::All, |site| settings(site, "/listener/tls", json!({"minimumVersion": "TLSv1_3"}))),
+    ("the first of listener.additionalAddresses", Ends::All, |site| more_ports(site)),
+    ("another in its place", Ends::All, |site| more_ports(site)),
+    ("none of listener.additionalAddresses", Ends::All, |site| {
+        settings(site, "/listener/additionalAddresses", json!([]));
+    }),
     ("listener.address", Ends::All, |site| settings(site, "/listener/address", json!("0.0.0.0"))),
     ("instance", Ends::All, |site| settings(site, "/instance", json!("renamed"))),
 ];
@@ -70,6 +76,11 @@ fn settings(site: &Site, pointer: &str, value: Value) {
 fn proxies(site: &Site, range: &str) {
     let port = ports::free_address().unwrap().port();
     settings(site, "/listener/proxyProtocol", json!({"port": port, "trustedProxies": [range]}));
+}
+
+fn more_ports(site: &Site) {
+    let port = ports::free_address().unwrap().port();
+    settings(site, "/listener/additionalAddresses", json!([{"port": port}]));
 }
 
 /// A port of its own, too.

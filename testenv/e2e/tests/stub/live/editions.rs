@@ -15,8 +15,10 @@ const SOON: Duration = Duration::from_secs(60);
 /// Ten of these are more than may be kept.
 const ENTRIES: usize = 60_000;
 const EDITIONS: usize = 12;
+/// Bytes of a body, one for each edition and a rest.
+const BODY: usize = EDITIONS + 2;
 
-/// An edition with many entries, which differs from the others. Its requests outlast all edits, however slow the machine is.
+/// An edition with many entries, which differs from the others.
 fn edition(fixture: &StubFixture, number: usize) -> Manifest {
     let names: Vec<String> = (0..ENTRIES).map(|entry| format!("n{}", entry * EDITIONS + number)).collect();
     let many = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": names});
@@ -24,32 +26,41 @@ fn edition(fixture: &StubFixture, number: usize) -> Manifest {
     fixture.manifest().policies(policies).set("/spec/portcullis", json!({"requestTimeout": "1h"}))
 }
 
-/// A request without a response: its server withholds it, or its client the body.
+/// Requests without a response that outlast all edits, however slow the machine is: a watch whose server withholds it, and an upload
+/// whose client sends a byte now and then.
 struct Unanswered {
-    get: TlsConnection,
+    watch: TlsConnection,
     post: TlsConnection,
+    sent: usize,
 }
 
 impl Unanswered {
     fn begin(target: &TlsTarget) -> Self {
-        let (mut get, mut post) = (target.connect().unwrap(), target.connect().unwrap());
-        get.write(format!("GET {HELD} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
-        let head = format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+        let (mut watch, mut post) = (target.connect().unwrap(), target.connect().unwrap());
+        watch.write(format!("GET {HELD}?watch=true HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+        let head =
+            format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: {BODY}\r\nConnection: close\r\n\r\n");
         post.write(head.as_bytes()).unwrap();
-        Unanswered { get, post }
+        Unanswered { watch, post, sent: 0 }
+    }
+
+    /// Keeps the upload from being idle. One that has ended is seen to at its end.
+    fn keep(&mut self) {
+        let _ended = self.post.write(b" ");
+        self.sent += 1;
     }
 
     /// Waits for the end of both, which have no response.
     fn end(mut self) {
-        for connection in [&mut self.get, &mut self.post] {
+        for connection in [&mut self.watch, &mut self.post] {
             let read = connection.read_to_end().unwrap_or_default();
             assert!(read.is_empty(), "{}", String::from_utf8_lossy(&read));
         }
     }
 
     fn go_on(mut self) {
-        assert_eq!(self.get.read_head().unwrap().status, 200);
-        self.post.write(b"{}").unwrap();
+        assert_eq!(self.watch.read_head().unwrap().status, 200);
+        self.post.write(&b" ".repeat(BODY - self.sent)).unwrap();
         assert!(self.post.read_head().unwrap().status >= 200);
     }
 }
@@ -59,9 +70,10 @@ fn oldest_editions_end_however_their_requests_are_kept() {
     let fixture = StubFixture::start("editions", &GatewayOptions::default());
     fixture.stub.fault(Fault::new(HELD, Action::Hold));
     let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).alpn(&["http/1.1"]).timeout(SOON);
-    let mut kept = Vec::new();
+    let mut kept: Vec<Unanswered> = Vec::new();
     for number in 0..EDITIONS {
         fixture.gateway.apply(&edition(&fixture, number)).unwrap();
+        kept.iter_mut().for_each(Unanswered::keep);
         kept.push(Unanswered::begin(&target));
         let all_there = || (fixture.stub.records_for(HELD).len() > number).then_some(());
         wait::until("the request at its server", SOON, all_there).unwrap();

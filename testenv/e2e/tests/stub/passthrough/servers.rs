@@ -9,6 +9,8 @@ use super::{passed_on, stub, target};
 use crate::fixture::{NAME, PODS, StubFixture, connect};
 
 const SOON: Duration = Duration::from_secs(20);
+/// Longer than servers are eased in.
+const EASED_IN: Duration = Duration::from_secs(40);
 
 /// How many of thirty connections reach each server; all must reach one.
 fn shares(fixture: &StubFixture, servers: &[StubServer]) -> Vec<usize> {
@@ -60,6 +62,22 @@ fn own_zone_comes_first_for_connections_too() {
     let failing = Action::Respond { status: 500, headers: Vec::new(), body: String::new() };
     servers[0].fault(Fault::new("/readyz", failing));
     wait_for(&fixture, &servers, &[false, true, true]);
+}
+
+#[test]
+fn connections_are_shared_by_weights() {
+    let fixture = StubFixture::without_cluster("passed-on-weights", &GatewayOptions::default());
+    let servers: Vec<_> = ["blue", "green"].map(|name| stub(&fixture, name)).into();
+    let manifest = passed_on(&servers);
+    let mut fields = manifest.get("/spec/portcullis");
+    fields["servers"] = json!([{"endpoint": servers[0].url(), "weight": 4}]);
+    fixture.gateway.apply(&manifest.set("/spec/portcullis", fields)).unwrap();
+    // Of thirty connections 24 go to blue; each worker of Envoy counts its own.
+    let by_weight = || {
+        let shares = shares(&fixture, &servers);
+        if (20..=28).contains(&shares[0]) { Ok(()) } else { Err(format!("{shares:?}")) }
+    };
+    wait::until_ok("connections go by weights", EASED_IN, by_weight).unwrap();
 }
 
 /// Nothing goes round although servers at loopback are allowed, and connections from there with them: the first check of the server

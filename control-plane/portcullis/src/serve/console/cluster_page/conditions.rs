@@ -3,7 +3,7 @@ use crate::serve::console::html::Html;
 use crate::serve::console::layout::{self, close_table, mark, open_table};
 use crate::serve::console::objects_page::{messages, state_class};
 use crate::serve::fleet::view::ClusterView;
-use crate::serve::status::ObjectStatus;
+use crate::serve::object_status::ObjectStatus;
 
 /// The conditions, what the source says of the object, and the changes of conditions, newest first.
 pub(super) fn conditions(html: &mut Html, view: &ClusterView, object: Option<&ObjectStatus>) {

@@ -9,7 +9,7 @@ use super::html::Html;
 use super::layout::{badge, tile};
 use super::sparkline::sparkline;
 use crate::serve::fleet::view::{ClusterView, HistoryPoint, Numbers, Severity};
-use crate::serve::status::ObjectStatus;
+use crate::serve::object_status::ObjectStatus;
 
 /// Most rows of each table.
 const MAX_ROWS: usize = 200;

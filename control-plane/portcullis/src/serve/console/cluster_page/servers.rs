@@ -15,8 +15,8 @@ pub(super) fn servers(html: &mut Html, servers: &[ServerView]) {
     }
     // No gateway without an agent reports them.
     let shows_running = servers.iter().any(|server| server.numbers.running > 0);
-    let mut columns = vec![("State", false), ("Server", false), ("Zone", false), ("Share", true), ("Requests/s", true)];
-    columns.extend([("Errors/s", true), ("p50", true), ("p99", true)]);
+    let mut columns = vec![("State", false), ("Server", false), ("Zone", false), ("Weight", true), ("Share", true)];
+    columns.extend([("Requests/s", true), ("Errors/s", true), ("p50", true), ("p99", true)]);
     columns.extend(shows_running.then_some(("In flight", true)));
     open_table(html, "Servers", &columns);
     for server in servers.iter().take(MAX_ROWS) {
@@ -43,7 +43,9 @@ fn row(html: &mut Html, server: &ServerView, shows_running: bool) {
         layout::time(html, at.since);
         html.raw("</span>");
     }
-    html.raw("</th><td>").text(server.zone.as_deref().unwrap_or("–")).raw("</td><td class=\"n\">");
+    html.raw("</th><td>").text(server.zone.as_deref().unwrap_or("–")).raw("</td>");
+    figure(html, &server.weight.map_or_else(|| "–".to_owned(), |weight| weight.to_string()));
+    html.raw("<td class=\"n\">");
     bar(html, server.share, "");
     html.text(&figures::share(server.share)).raw("</td>");
     figure(html, &figures::rate(server.numbers.requests_per_second));

@@ -10,8 +10,10 @@ use crate::serve::fleet::view::{
     CertificateView, ClusterSummary, GatewaySummary, GlobalLimitView, HistoryPoint, LimitAt, LimitView, Numbers,
     PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
+use crate::serve::object_status::ObjectStatus;
+use crate::serve::object_statuses::ObjectStatuses;
 use crate::serve::source::SourceStatus;
-use crate::serve::status::{NodeReport, ObjectStatus, RejectedNodeStatus, TypeStatus};
+use crate::serve::status::{NodeReport, RejectedNodeStatus, TypeStatus};
 
 /// Numbers of which each is another one.
 pub(super) fn numbers() -> Numbers {
@@ -58,6 +60,7 @@ pub(super) fn cluster(name: &str, text: &str) -> ClusterView {
         servers: vec![ServerView {
             server: text.clone(),
             zone: Some(text.clone()),
+            weight: Some(3),
             unhealthy: vec![UnhealthyAt { node: text.clone(), reason: text.clone(), since: 1_700_000_000 }],
             share: 0.34,
             numbers: numbers(),
@@ -141,9 +144,9 @@ pub(super) fn status(objects: Vec<ObjectStatus>, text: &str) -> StatusBody {
         NodeReport { id: text.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
     let rejected = RejectedNodeStatus { node: text.to_owned(), by: text.to_owned(), reason: text.to_owned(), times: 3 };
     StatusBody {
-        objects: objects.into_iter().map(Arc::new).collect(),
-        nodes: vec![node],
-        endpoints: BTreeMap::new(),
+        objects: Arc::new(ObjectStatuses::new(objects.into_iter().map(Arc::new).collect())),
+        nodes: Arc::new(vec![node]),
+        endpoints: Arc::default(),
         snapshot: "c0ffee".to_owned(),
         source: SourceStatus {
             kind: "directory",

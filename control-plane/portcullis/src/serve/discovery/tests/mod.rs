@@ -1,4 +1,5 @@
 mod awaited;
+mod documents;
 mod sources;
 
 use std::sync::Arc;

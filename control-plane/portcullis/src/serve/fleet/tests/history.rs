@@ -59,7 +59,7 @@ fn transitions_are_changes_of_status_or_reason() {
     let (clock, mut transitions) = (Clock::new(), Transitions::default());
     let mut look = |seconds, status, reason: &str| {
         let conditions = [condition(ConditionType::Ready, status, reason, "a message")];
-        transitions.look([("a", &conditions[..])].into_iter(), clock.moment(seconds))
+        transitions.look("a", &conditions, clock.moment(seconds))
     };
     assert!(!look(0, State::True, "EndpointsHealthy"), "the first one has not changed");
     assert!(!look(1, State::True, "EndpointsHealthy"));
@@ -69,7 +69,7 @@ fn transitions_are_changes_of_status_or_reason() {
         transitions.of("a").into_iter().map(|one| (one.time - super::START, one.status, one.reason)).collect();
     let expected = [(3, "False", "NoHealthyEndpoints"), (2, "True", "SomeUnhealthy")];
     assert_eq!(seen, expected.map(|(time, status, reason)| (time, status.to_owned(), reason.to_owned())));
-    transitions.look([].into_iter(), clock.moment(4));
+    transitions.forget("a");
     assert!(transitions.of("a").is_empty(), "the object is removed");
 }
 
@@ -79,7 +79,9 @@ fn transitions_are_bounded_for_each_object_and_in_all() {
     let names: Vec<String> = (0..1_500).map(|number| format!("c{number}")).collect();
     for turn in 0..30 {
         let conditions = [condition(ConditionType::Ready, State::True, &turn.to_string(), &"x".repeat(1_000))];
-        transitions.look(names.iter().map(|name| (name.as_str(), &conditions[..])), clock.moment(turn));
+        for name in &names {
+            transitions.look(name, &conditions, clock.moment(turn));
+        }
     }
     let counts: Vec<usize> = names.iter().map(|name| transitions.of(name).len()).collect();
     assert!(counts.iter().all(|count| (1..=20).contains(count)), "{counts:?}");

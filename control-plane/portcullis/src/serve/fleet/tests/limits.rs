@@ -5,9 +5,9 @@ use portcullis_api::status::LimitFacts;
 use portcullis_filter_config::activity::{ClusterActivity, LimitUse};
 use serde_json::json;
 
-use super::super::local_limits::limit_facts;
+use super::super::GatewayActivity;
+use super::super::local_limits::SharedLimitFacts;
 use super::super::served_objects::{ServedObjectCache, ServedObjects};
-use super::super::{GatewayActivity, Memory};
 use super::{Agent, Clock, activity, cluster, take};
 
 /// The object `a` with limits of all gateways, and `b` without.
@@ -37,29 +37,41 @@ fn limits(limits: &[(&str, bool, bool)]) -> ClusterActivity {
     ClusterActivity { limits: limits.iter().map(limit).collect(), ..cluster("a", &[("s", 1, 0)]) }
 }
 
-fn facts(memory: &GatewayActivity, clock: Clock, seconds: u64) -> LimitFacts {
-    let mut facts = limit_facts(memory, &served(), clock.moment(seconds));
-    assert_eq!(facts.keys().collect::<Vec<_>>(), ["a"], "the other one shares no limit");
-    facts.remove("a").unwrap()
+/// A memory of activity, with the facts that follow it.
+#[derive(Default)]
+struct Followed {
+    memory: GatewayActivity,
+    facts: SharedLimitFacts,
+}
+
+impl Followed {
+    fn facts(&mut self, clock: Clock, seconds: u64) -> LimitFacts {
+        let (served, now) = (served(), clock.moment(seconds));
+        let facts = Arc::clone(self.facts.follow(&mut self.memory, &served, now));
+        assert_eq!(facts.keys().collect::<Vec<_>>(), ["a"], "the other one shares no limit");
+        let anew = &mut SharedLimitFacts::default();
+        assert_eq!(&facts, anew.follow(&mut self.memory, &served, now), "they follow what is reported");
+        facts["a"].clone()
+    }
 }
 
 #[test]
 fn gateway_that_goes_by_a_local_limit_for_a_while_is_named() {
-    let (clock, mut memory) = (Clock::new(), Memory::default().activity);
+    let (clock, mut followed) = (Clock::new(), Followed::default());
     let mut agents: Vec<Agent> = (0..3).map(|_| Agent::default()).collect();
-    let mut report = |memory: &mut GatewayActivity, of_each: [&[(&str, bool, bool)]; 3], seconds: u64| {
+    let mut report = |followed: &mut Followed, of_each: [&[(&str, bool, bool)]; 3], seconds: u64| {
         for ((agent, node), one) in agents.iter_mut().zip(["x", "y", "z"]).zip(of_each) {
-            take(memory, node, agent.parts(&activity(1, vec![limits(one)])), clock.at(seconds));
+            take(&mut followed.memory, node, agent.parts(&activity(1, vec![limits(one)])), clock.at(seconds));
         }
     };
-    assert_eq!(facts(&memory, clock, 0), LimitFacts::default());
+    assert_eq!(followed.facts(clock, 0), LimitFacts::default());
     let whole: &[_] = &[("few", true, false), ("many", true, false), ("own", false, false)];
     let alone: &[_] = &[("few", true, false), ("many", true, true), ("own", false, false)];
     // The last one has an edition in which both limits are its own.
     let older: &[_] = &[("few", false, false), ("many", false, false)];
-    report(&mut memory, [whole, alone, older], 1);
+    report(&mut followed, [whole, alone, older], 1);
     let two = LimitFacts { gateways: 2, ..LimitFacts::default() };
-    assert_eq!(facts(&memory, clock, 10), two, "it may have just started");
+    assert_eq!(followed.facts(clock, 10), two, "it may have just started");
     let one_alone = LimitFacts {
         local: 1,
         local_names: vec!["y".to_owned()],
@@ -68,16 +80,16 @@ fn gateway_that_goes_by_a_local_limit_for_a_while_is_named() {
         ..two.clone()
     };
     // A report without a change of it says that it is still so.
-    report(&mut memory, [whole, alone, older], 28);
-    assert_eq!(facts(&memory, clock, 30), two, "it may have no room in a report for a turn");
-    assert_eq!(facts(&memory, clock, 31), one_alone);
-    report(&mut memory, [whole, whole, older], 32);
-    assert_eq!(facts(&memory, clock, 32), two);
-    report(&mut memory, [whole, alone, older], 33);
-    report(&mut memory, [whole, alone, older], 60);
-    assert_eq!(facts(&memory, clock, 62), two, "the time begins anew");
-    assert_eq!(facts(&memory, clock, 63), one_alone);
-    assert_eq!(facts(&memory, clock, 120), LimitFacts::default(), "reports that are too old");
+    report(&mut followed, [whole, alone, older], 28);
+    assert_eq!(followed.facts(clock, 30), two, "it may have no room in a report for a turn");
+    assert_eq!(followed.facts(clock, 31), one_alone);
+    report(&mut followed, [whole, whole, older], 32);
+    assert_eq!(followed.facts(clock, 32), two);
+    report(&mut followed, [whole, alone, older], 33);
+    report(&mut followed, [whole, alone, older], 60);
+    assert_eq!(followed.facts(clock, 62), two, "the time begins anew");
+    assert_eq!(followed.facts(clock, 63), one_alone);
+    assert_eq!(followed.facts(clock, 120), LimitFacts::default(), "reports that are too old");
 }
 
 #[test]
@@ -85,24 +97,24 @@ fn limit_that_the_object_has_no_more_is_not_named() {
     let clock = Clock::new();
     let both = [("few", true, false), ("gone", true, true)];
     for (reported, gateways) in [(&both[..], 1), (&both[1..], 0)] {
-        let (mut memory, mut agent) = (Memory::default().activity, Agent::default());
+        let (mut followed, mut agent) = (Followed::default(), Agent::default());
         for seconds in [0, 20] {
-            take(&mut memory, "x", agent.parts(&activity(1, vec![limits(reported)])), clock.at(seconds));
+            take(&mut followed.memory, "x", agent.parts(&activity(1, vec![limits(reported)])), clock.at(seconds));
         }
         let expected = LimitFacts { gateways, ..LimitFacts::default() };
-        assert_eq!(facts(&memory, clock, 35), expected, "{reported:?}");
+        assert_eq!(followed.facts(clock, 35), expected, "{reported:?}");
     }
 }
 
 #[test]
 fn gateways_and_schemas_are_named_up_to_a_bound() {
-    let (clock, mut memory) = (Clock::new(), Memory::default().activity);
+    let (clock, mut followed) = (Clock::new(), Followed::default());
     for number in 0..40 {
         let local: &[_] = &[("few", true, true), ("many", true, true)];
         let parts = Agent::default().parts(&activity(1, vec![limits(local)]));
-        take(&mut memory, &format!("n{number:02}"), parts, clock.at(0));
+        take(&mut followed.memory, &format!("n{number:02}"), parts, clock.at(0));
     }
-    let facts = facts(&memory, clock, 30);
+    let facts = followed.facts(clock, 30);
     assert_eq!((facts.gateways, facts.local, facts.schemas), (40, 40, 2));
     assert_eq!(facts.local_names, ["n00", "n01", "n02", "n03", "n04"]);
 }

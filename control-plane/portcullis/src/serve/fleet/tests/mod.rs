@@ -7,7 +7,6 @@ mod scale;
 mod severity;
 mod views;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,9 @@ use super::super::report_origin::ReportOrigin;
 use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
 use crate::activity_report::{ActivityPage, ReportPart, Since};
-use crate::serve::status::{ObjectStatus, StatusBody};
+use crate::serve::object_status::ObjectStatus;
+use crate::serve::object_statuses::ObjectStatuses;
+use crate::serve::status::StatusBody;
 
 /// Seconds since 1970 at the begin of a test.
 const START: u64 = 1_800_000_000;
@@ -138,12 +139,6 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
 }
 
 fn status(objects: Vec<ObjectStatus>) -> StatusBody {
-    StatusBody {
-        objects: objects.into_iter().map(Arc::new).collect(),
-        nodes: Vec::new(),
-        endpoints: BTreeMap::new(),
-        snapshot: "0".to_owned(),
-        source: Default::default(),
-        rejected_nodes: Vec::new(),
-    }
+    let objects = Arc::new(ObjectStatuses::new(objects.into_iter().map(Arc::new).collect()));
+    StatusBody { objects, snapshot: "0".to_owned(), ..StatusBody::default() }
 }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,14 +12,17 @@ use serde_json::json;
 use super::super::super::report_origin::ReportOrigin;
 use super::super::super::shadow_reports::ShadowReports;
 use super::super::Memory;
+use super::super::activity::GatewayActivity;
 use super::super::cluster_view::cluster_view;
 use super::super::inputs::Inputs;
-use super::super::local_limits::limit_facts;
+use super::super::local_limits::SharedLimitFacts;
+use super::super::process::ProcessActivity;
 use super::super::served_objects::{ServedObjectCache, ServedObjects};
 use super::super::view::ClusterView;
 use super::{Agent, Clock, activity, cluster, object, status, take};
 use crate::activity_report::ReportPart;
-use crate::serve::status::{ObjectStatus, StatusBody};
+use crate::serve::object_status::ObjectStatus;
+use crate::serve::status::StatusBody;
 
 /// The object `a` with a UID, ready or not.
 fn owned(uid: &str, is_ready: bool) -> ObjectStatus {
@@ -105,10 +109,72 @@ fn activity_of_a_former_owner_ends_with_the_hand_over() {
     assert_eq!(shown(&memory), ["a/n", "b/n", "free", "local"], "what may be reported was judged before");
     memory.follow_instances(&divided(of("b"), None), &shadows);
     assert_eq!(shown(&memory), ["b/n", "local"]);
-    let facts = limit_facts(&memory.activity, &divided(of("b"), None), clock.moment(2)).remove("a").unwrap();
-    assert_eq!(facts.gateways, 2);
+    let mut facts = SharedLimitFacts::default();
+    let facts = facts.follow(&mut memory.activity, &divided(of("b"), None), clock.moment(2));
+    assert_eq!(facts["a"].gateways, 2);
     memory.follow_instances(&divided(MemberHolder::Free, None), &shadows);
     assert_eq!(shown(&memory), ["local"]);
+}
+
+/// One that is deleted and made anew is at once another owner's, and may come back as fast.
+#[test]
+fn report_of_an_owner_between_two_looks_is_not_kept() {
+    let (clock, mut memory, shadows) = (Clock::new(), Memory::default(), ShadowReports::default());
+    let [a, b] = ["a", "b"].map(|name| Membership::Instances([name.to_owned()].into()));
+    let of = |name: &str| divided(MemberHolder::Instance(name.to_owned()), None);
+    let report = |memory: &mut Memory, served: &Arc<ServedObjects>, name: &str, membership: &Membership| {
+        let parts = Agent::default().parts(&activity(1, vec![counts(5)]));
+        let part = ReportPart::read(parts[0].clone()).unwrap();
+        let clusters = part.clusters().map(Result::unwrap).collect();
+        memory.take(ReportOrigin { name, membership }, (&part, clusters), (served, &shadows), clock.at(1));
+        memory.activity.gateways().filter(|(_, gateway)| gateway.cluster("a").is_some()).count()
+    };
+    assert_eq!(report(&mut memory, &of("a"), "a/n", &a), 1);
+    assert_eq!(report(&mut memory, &of("b"), "a/n", &a), 0);
+    assert_eq!(report(&mut memory, &of("b"), "b/n", &b), 1);
+    assert_eq!(report(&mut memory, &of("a"), "b/n", &b), 0);
+}
+
+/// Both owners have a part of it while it passes over.
+#[test]
+fn objects_pass_over_when_an_owner_has_them_no_more() {
+    let [a, b] = ["a", "b"].map(|name| MemberHolder::Instance(name.to_owned()));
+    let undivided = Arc::new(divided(a.clone(), None).as_ref().clone().owned_by(None));
+    let states = [divided(a.clone(), None), divided(a, Some(b.clone())), divided(b, None), undivided];
+    let passes = |from: usize, to: usize| states[to].passed_over_since(&states[from]).contains("a");
+    let all: Vec<(usize, usize)> = (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).collect();
+    let kept: Vec<(usize, usize)> = all.into_iter().filter(|(from, to)| !passes(*from, *to)).collect();
+    assert_eq!(kept, [(0, 0), (0, 1), (1, 1), (2, 1), (2, 2), (3, 3)]);
+    let gone = Arc::new(ServedObjects::default());
+    assert_eq!(gone.passed_over_since(&states[0]), ["a"].into());
+}
+
+/// The cost is that of what is remembered, however many objects pass over at once.
+#[test]
+fn activity_of_many_objects_is_forgotten_by_their_names() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    let names: Vec<String> = (0..40).map(|number| format!("c{number}")).collect();
+    let all = names.iter().map(|name| cluster(name, &[("s", 1, 0)])).collect();
+    let parts = Agent::default().parts(&activity(1, all));
+    take(&mut memory, "n", parts.clone(), clock.at(0));
+    take(&mut memory, "other", parts, clock.at(0));
+    let shown = |memory: &GatewayActivity| {
+        let of_gateway =
+            |gateway: &ProcessActivity| names.iter().filter(|name| gateway.cluster(name).is_some()).count();
+        memory.gateways().map(|(_, gateway)| of_gateway(gateway)).sum::<usize>()
+    };
+    let before = memory.bytes();
+    let asked = Cell::new(0);
+    let is_kept = |_: &Membership, name: &str| {
+        asked.set(asked.get() + 1);
+        name == "c7"
+    };
+    memory.forget_clusters(&["c0", "unknown"].into(), is_kept);
+    assert_eq!((shown(&memory), asked.get()), (78, 4));
+    let many: Vec<String> = (1..1_000).map(|number| format!("c{number}")).collect();
+    memory.forget_clusters(&many.iter().map(String::as_str).collect(), is_kept);
+    assert_eq!((shown(&memory), asked.get()), (2, 4 + 78));
+    assert!(memory.bytes() < before / 2, "{} of {before}", memory.bytes());
 }
 
 /// A gateway that has not taken the new configuration yet reports for the former object.

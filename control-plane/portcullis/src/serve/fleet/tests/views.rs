@@ -58,7 +58,7 @@ fn document() -> serde_json::Value {
                 {"rules": [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"], "users": ["al\u{1b}ice"]}]},
                 {"rules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]},
             ],
-            "portcullis": {"servers": [{"endpoint": "https://10.0.0.2", "zone": "east"}]},
+            "portcullis": {"servers": [{"endpoint": "https://10.0.0.2", "zone": "east", "weight": 3}]},
         },
     })
 }
@@ -70,12 +70,13 @@ impl World {
             object("a", &[(ConditionType::Ready, State::True, "SomeUnhealthy", "one is not")]),
             object("c", &[(ConditionType::Ready, State::False, "NoHealthyEndpoints", "dead")]),
         ]);
-        status.nodes = vec![node("n1", true), node("n2", false), node("n2", true), node("old", false)];
+        status.nodes = Arc::new(vec![node("n1", true), node("n2", false), node("n2", true), node("old", false)]);
         let of_a =
             [("n1", health(3, &[])), ("n2", health(2, &["10.0.0.1:6443"])), ("n3", health(2, &["10.0.0.1:6443"]))];
-        let of_a = of_a.map(|(node, health)| (node.to_owned(), health)).into();
-        let of_c = BTreeMap::from([("n1".to_owned(), health(0, &[]))]);
-        status.endpoints = BTreeMap::from([("lab/-/a/all.h2".to_owned(), of_a), ("lab/-/c/all.h2".to_owned(), of_c)]);
+        let of_a = Arc::new(of_a.map(|(node, health)| (node.to_owned(), health)).into());
+        let of_c = Arc::new(BTreeMap::from([("n1".to_owned(), health(0, &[]))]));
+        let endpoints = BTreeMap::from([("lab/-/a/all.h2".into(), of_a), ("lab/-/c/all.h2".into(), of_c)]);
+        status.endpoints = Arc::new(endpoints);
         let documents = BTreeMap::from([("a".to_owned(), Arc::new(document()))]);
         let served = ServedObjectCache::default().read("lab", &documents);
         Self { clock: Clock::new(), status, served, activity: GatewayActivity::default() }
@@ -178,7 +179,9 @@ fn fleet_lists_clusters_worst_first_and_all_gateways() {
 fn gateway_elsewhere_is_in_sync_unless_an_object_waits_for_it() {
     let mut world = World::new();
     let entry = GatewayEntry { name: "n3".to_owned(), state: "Pending".to_owned(), ..GatewayEntry::default() };
-    Arc::get_mut(&mut world.status.objects[0]).unwrap().status.gateways = vec![entry];
+    let mut waiting = object("b", &[]);
+    waiting.status.gateways = vec![entry];
+    world.status.objects = status(vec![waiting]).objects;
     let view = world.fleet();
     let gateway = view.gateways.iter().find(|one| one.node == "n3").unwrap();
     assert_eq!((gateway.connected, gateway.in_sync), (true, false));
@@ -198,7 +201,7 @@ fn server_is_unhealthy_as_soon_as_one_pool_finds_it_so() {
         ("n3", vec![server("10.0.0.1:6443", "HealthCheckFailed", START - 1)]),
     ];
     let of_policy = of_policy.map(|(node, unhealthy)| (node.to_owned(), Health { healthy: 0, total: 1, unhealthy }));
-    world.status.endpoints.insert("lab/-/a/policy.h2".to_owned(), of_policy.into());
+    Arc::make_mut(&mut world.status.endpoints).insert("lab/-/a/policy.h2".into(), Arc::new(of_policy.into()));
     let view = world.cluster("a").unwrap();
     let unhealthy: Vec<_> = view.servers.iter().flat_map(|one| one.unhealthy.iter().map(move |at| (one, at))).collect();
     let unhealthy =
@@ -216,8 +219,10 @@ fn cluster_shows_servers_policies_limits_and_clients() {
     let mut world = World::new();
     world.report();
     let view = world.cluster("a").unwrap();
-    let servers: Vec<_> = view.servers.iter().map(|one| (one.server.as_str(), one.zone.as_deref())).collect();
-    assert_eq!(servers, [("-", None), ("10.0.0.1:6443", None), ("10.0.0.2:443", Some("east"))]);
+    let servers: Vec<_> =
+        view.servers.iter().map(|one| (one.server.as_str(), one.zone.as_deref(), one.weight)).collect();
+    let wanted = [("-", None, None), ("10.0.0.1:6443", None, Some(1)), ("10.0.0.2:443", Some("east"), Some(3))];
+    assert_eq!(servers, wanted);
     near(view.servers[1].share, 0.25);
     near(view.servers[2].share, 0.75);
     near(view.servers[0].share, 0.0);

@@ -110,7 +110,7 @@ fn edits_keep_the_oldest_version_that_a_cluster_waits_for() {
     let door = at_route("a");
     let numbers: [fn(u64) -> u64; 2] = [|_| 2, |turn| 2 + turn];
     for of in numbers {
-        let (mut doors, mut held) = (FormerDoors::default(), DoorPolicies::default());
+        let (mut doors, mut held) = (FormerDoors::default(), Arc::default());
         doors.follow((&at_door(&door, 1), SetNumber(1)), &progress(1, &[]));
         for turn in 0..100 {
             // Behind since the second set: the first one brought it.
@@ -129,7 +129,7 @@ fn edits_keep_the_oldest_version_that_a_cluster_waits_for() {
 #[test]
 fn edits_that_are_not_translated_close_their_door_and_no_other() {
     let door = at_route("a");
-    let (mut doors, mut held) = (FormerDoors::default(), DoorPolicies::default());
+    let (mut doors, mut held) = (FormerDoors::default(), Arc::default());
     let first = progress(1, &[]);
     for turn in 0..100 {
         let paths = 1 + u8::try_from(turn).unwrap();
@@ -147,7 +147,7 @@ fn edits_that_are_not_translated_close_their_door_and_no_other() {
 fn clusters_that_wait_close_the_door_for_themselves_alone() {
     let door = at_route("a");
     let (mut doors, mut progress) = (FormerDoors::default(), ClusterProgress::default());
-    let mut held = DoorPolicies::default();
+    let mut held = Arc::default();
     for turn in 1..30 {
         let waiting: Vec<String> = (1..=turn).map(|name| format!("c{name:02}")).collect();
         progress.follow(SetNumber(turn), waiting.iter());
@@ -165,7 +165,7 @@ fn namespace_with_most_former_policies_is_closed() {
         let crowd = Door::Route(ObjectName::new("crowd", name));
         (crowd, vec![PolicyInEffect { fields, ..denies(1) }])
     };
-    let (mut doors, mut held) = (FormerDoors::default(), DoorPolicies::default());
+    let (mut doors, mut held) = (FormerDoors::default(), Arc::default());
     let waits = progress(1, &["c"]);
     let own = at_route("a");
     doors.follow((&DoorPolicies::new([(own.clone(), vec![denies(1)])]), SetNumber(1)), &waits);
@@ -179,6 +179,19 @@ fn namespace_with_most_former_policies_is_closed() {
     assert_eq!(denied(&held, &own, "c"), 1, "another namespace's stays");
     let held = doors.follow((&DoorPolicies::default(), SetNumber(1)), &progress(2, &[]));
     assert!(held.is_empty() && !held.are_unread(&edge(), "https", &route, "c"));
+}
+
+/// The step is run several times a second, and many policies may be held.
+#[test]
+fn same_policies_and_progress_make_nothing_new() {
+    let door = at_route("a");
+    let mut doors = FormerDoors::default();
+    doors.follow((&at_door(&door, 1), SetNumber(1)), &progress(1, &[]));
+    let mut at = |progress: &ClusterProgress| doors.follow((&at_door(&door, 0), SetNumber(2)), progress);
+    let waits = progress(2, &["c"]);
+    let first = at(&waits);
+    assert!(Arc::ptr_eq(&at(&waits), &first));
+    assert!(!Arc::ptr_eq(&at(&progress(3, &["c"])), &first) && at(&progress(3, &[])).is_empty());
 }
 
 /// An event in the life of a cluster and of a route that leads there.

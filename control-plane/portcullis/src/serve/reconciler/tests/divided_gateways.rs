@@ -49,7 +49,7 @@ fn demand(team: &str) -> Option<Arc<GatewayDemand>> {
     Some(Arc::new(GatewayDemand {
         served: Arc::new(vec![Arc::new(served)]),
         passed_clusters: clusters.into(),
-        gateways: [(edge(), GatewayMember { uid: None, labels })].into(),
+        gateways: Some([(edge(), GatewayMember { uid: None, labels })].into()),
         ..GatewayDemand::default()
     }))
 }

@@ -278,6 +278,8 @@ fn label_that_is_no_text_moves_no_cluster() {
         world.now += HAND_OVER;
     }
     world.clusters.extend([(0, "none"), (1, "a"), (2, "a")]);
+    // A round of so few objects takes two edits.
+    world.snapshot();
     assert_eq!(module(&world.snapshot()), views(&[("", &[0, 1]), ("instance/a", &[0, 1, 2])]));
 }
 
@@ -349,8 +351,10 @@ fn storm_of_one_instance_leaves_anothers_edit_its_round() {
     assert_ne!(version(&next), version(&first));
     assert!(!next.waiting.is_empty(), "the storm goes on");
     let mut last = next;
-    for _ in 0..3 {
-        last = follow(&set(2, 1)).0;
+    for _ in 0..QUIET {
+        if !last.waiting.is_empty() {
+            last = follow(&set(2, 1)).0;
+        }
     }
     assert!(last.waiting.is_empty() && last.paced.is_none());
     let fresh = Reconciler::resume(None, 24 * HOUR).reconcile(&set(2, 1), &BTreeSet::new(), now).unwrap();

@@ -1,9 +1,11 @@
 use std::time::UNIX_EPOCH;
 
 use portcullis_api::shown_keys_of;
+use portcullis_sources::ObjectSet;
 use serde_json::json;
 
 use super::super::held::{KEPT, STEP};
+use super::super::keyed_documents::KeyedDocuments;
 use super::*;
 
 mod restored;
@@ -41,7 +43,7 @@ fn shown(schedule: &KeySchedule, now: Instant) -> [Value; 3] {
 
 fn shown_by(schedule: &KeySchedule, document: &Value, source: &KeySource, now: Instant) -> [Value; 3] {
     let set = ObjectSet { clusters: vec![Arc::new(document.clone())], ..ObjectSet::default() };
-    let set = schedule.put_into(&Arc::new(set), now);
+    let set = KeyedDocuments::default().put(&Arc::new(set), |document| schedule.found(document, now));
     let ShownKeys { keys, error } = shown_keys_of(set.clusters[0].get("status"), source);
     let (keys, until) = keys.unzip();
     [json!(keys), json!(until), json!(error)]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A moment of the writer's own monotonic clock.
@@ -18,6 +18,10 @@ const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::
 #[derive(Debug)]
 pub(super) struct WriteQueue<K, V> {
     objects: BTreeMap<K, Entry<V>>,
+    /// Those that are to be written, by the time before which they are not.
+    due: BTreeSet<(Uptime, K)>,
+    /// When an object is to be wanted anew, although nothing about it has changed: its write may have had no visible effect.
+    repeats: BTreeMap<K, Uptime>,
     /// Nothing is written before.
     paused_until: Uptime,
     failures: u32,
@@ -29,6 +33,10 @@ struct Entry<V> {
     in_flight: Option<V>,
     written: Option<(V, Uptime)>,
     not_before: Uptime,
+    /// Whether it is to be forgotten when the write that is under way ends.
+    is_gone: bool,
+    /// The time under which it is among those that are to be written.
+    due: Option<Uptime>,
 }
 
 /// How a write ended.
@@ -46,7 +54,8 @@ pub(super) enum WriteOutcome {
 
 impl<K, V> Default for WriteQueue<K, V> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), paused_until: Uptime::ZERO, failures: 0 }
+        let (objects, due, repeats) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { objects, due, repeats, paused_until: Uptime::ZERO, failures: 0 }
     }
 }
 
@@ -59,21 +68,66 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
     /// Sets the wanted status of an object, and whether the server has it already.
     pub(super) fn want(&mut self, key: &K, value: V, is_there: bool, now: Uptime) {
         let entry = self.objects.entry(key.clone()).or_insert_with(Entry::new);
+        // A write that is under way may have overwritten it already.
+        let is_last = entry.in_flight.as_ref().is_none_or(|under_way| *under_way == value);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
             // The watch may not have shown the server's value yet.
-            *written == value && now < at.saturating_add(REPEAT_AFTER)
+            is_last && *written == value && now < at.saturating_add(REPEAT_AFTER)
         });
-        entry.wanted = (!is_there && !is_written).then_some(value);
+        (entry.wanted, entry.is_gone) = ((!is_there && !is_written).then_some(value), false);
+        let written = entry.written.as_ref().filter(|_| is_written && !is_there);
+        match written.map(|(_, at)| at.saturating_add(REPEAT_AFTER)) {
+            Some(again) => self.repeats.insert(key.clone(), again),
+            None => self.repeats.remove(key),
+        };
+        self.order(key);
+    }
+
+    /// The objects that are to be wanted anew by now, although nothing about them has changed.
+    pub(super) fn take_repeats(&mut self, now: Uptime) -> Vec<K> {
+        let due: Vec<K> = self.repeats.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        self.repeats.retain(|_, at| *at > now);
+        due
+    }
+
+    /// Puts an object in its place among those that are to be written.
+    fn order(&mut self, key: &K) {
+        let Some(entry) = self.objects.get_mut(key) else { return };
+        let due = (entry.wanted.is_some() && entry.in_flight.is_none()).then_some(entry.not_before);
+        let before = std::mem::replace(&mut entry.due, due);
+        if before != due {
+            if let Some(at) = before {
+                self.due.remove(&(at, key.clone()));
+            }
+            self.due.extend(due.map(|at| (at, key.clone())));
+        }
     }
 
     /// Forgets objects that are gone.
     pub(super) fn keep(&mut self, is_there: impl Fn(&K) -> bool) {
-        self.objects.retain(|key, entry| entry.in_flight.is_some() || is_there(key));
+        let gone: Vec<K> = self.objects.keys().filter(|key| !is_there(key)).cloned().collect();
+        gone.iter().for_each(|key| self.remove(key));
+    }
+
+    /// Forgets an object that is gone, unless a write of it is under way.
+    pub(super) fn remove(&mut self, key: &K) {
+        let Some(entry) = self.objects.get_mut(key) else { return };
+        self.repeats.remove(key);
+        (entry.wanted, entry.is_gone) = (None, true);
+        let is_under_way = entry.in_flight.is_some();
+        self.order(key);
+        if !is_under_way {
+            self.objects.remove(key);
+        }
+    }
+
+    /// All objects.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.objects.keys()
     }
 
     /// Forgets everything but what is under way.
     pub(super) fn forget(&mut self) {
-        self.objects.values_mut().for_each(|entry| entry.wanted = None);
         self.keep(|_| false);
     }
 
@@ -82,19 +136,18 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
         if now < self.paused_until {
             return None;
         }
-        let is_due = |entry: &Entry<V>| entry.wanted.is_some() && entry.in_flight.is_none() && entry.not_before <= now;
         // The one that has waited longest, so that none starves.
-        let (key, entry) =
-            self.objects.iter_mut().filter(|(_, one)| is_due(one)).min_by_key(|(_, one)| one.not_before)?;
+        let key = self.due.first().filter(|(at, _)| *at <= now).map(|(_, key)| key.clone())?;
+        let entry = self.objects.get_mut(&key)?;
         let value = entry.wanted.clone()?;
         entry.in_flight = Some(value.clone());
-        Some((key.clone(), value))
+        self.order(&key);
+        Some((key, value))
     }
 
     /// When [`WriteQueue::take`] is worth asking again, if nothing else happens.
     pub(super) fn next(&self) -> Option<Uptime> {
-        let waiting = self.objects.values().filter(|entry| entry.wanted.is_some() && entry.in_flight.is_none());
-        waiting.map(|entry| entry.not_before.max(self.paused_until)).min()
+        self.due.first().map(|(at, _)| (*at).max(self.paused_until))
     }
 
     /// Takes the outcome of a write.
@@ -119,6 +172,17 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
             _ => {}
         }
         entry.written = (outcome == WriteOutcome::Written).then_some((value, now));
+        if entry.is_gone {
+            return self.remove(key);
+        }
+        let again = match outcome {
+            WriteOutcome::Written => Some(REPEAT_AFTER),
+            WriteOutcome::Gone => Some(Uptime::ZERO),
+            // It is wanted still.
+            WriteOutcome::Refused | WriteOutcome::Away => None,
+        };
+        self.repeats.extend(again.map(|after| (key.clone(), now.saturating_add(after))));
+        self.order(key);
     }
 
     /// Whether the last write found the server away.
@@ -129,7 +193,7 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
 
 impl<V> Entry<V> {
     fn new() -> Self {
-        Self { wanted: None, in_flight: None, written: None, not_before: Uptime::ZERO }
+        Self { wanted: None, in_flight: None, written: None, not_before: Uptime::ZERO, is_gone: false, due: None }
     }
 }
 

@@ -1,0 +1,61 @@
+//! The past of claims to host names.
+
+use crate::gateway::JudgedGateway;
+use crate::holders::{FormerHolders, FormerNames};
+use crate::host::HostPattern;
+use crate::input::Inventory;
+use crate::route::JudgedRoute;
+
+/// The holders of before.
+#[derive(Clone, Copy)]
+pub(crate) struct PastHolders<'a> {
+    former: &'a FormerHolders,
+    listed: &'a FormerHolders,
+}
+
+/// The past of a route's claims at a Gateway.
+#[derive(Clone, Copy)]
+pub(crate) struct PastClaims<'a, 'b> {
+    gateway: &'a JudgedGateway<'b>,
+    former: Option<FormerNames<'a>>,
+    listed: Option<FormerNames<'a>>,
+}
+
+/// The past of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PastClaim {
+    /// A status that is news lists it as held.
+    Listed,
+    /// It was held in the judgement before.
+    Held,
+    /// It was not.
+    New,
+}
+
+impl<'a> PastHolders<'a> {
+    pub(crate) fn of(inventory: &'a Inventory) -> Self {
+        Self { former: &inventory.former_holders, listed: &inventory.listed_holders }
+    }
+
+    pub(crate) fn claims<'b>(self, route: &JudgedRoute<'_>, gateway: &'a JudgedGateway<'b>) -> PastClaims<'a, 'b> {
+        let names = |holders: &'a FormerHolders| {
+            holders.names(route.kind, &route.name, route.metadata.uid.as_deref(), &gateway.name)
+        };
+        PastClaims { gateway, former: names(self.former), listed: names(self.listed) }
+    }
+}
+
+impl PastClaims<'_, '_> {
+    /// That of a claim at a listener, by its index.
+    pub(crate) fn claim(self, listener: usize, host: &HostPattern) -> PastClaim {
+        let port = self.gateway.leading_port(listener);
+        let had = |names: Option<FormerNames<'_>>| {
+            port.zip(names).is_some_and(|(port, names): (u16, FormerNames<'_>)| names.has(port, host))
+        };
+        match (had(self.listed), had(self.former)) {
+            (true, _) => PastClaim::Listed,
+            (false, true) => PastClaim::Held,
+            (false, false) => PastClaim::New,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `KubernetesUpstreams`, with their routes and policies.
+
+use serde_json::{Value, json};
+
+use super::{CLUSTER, GATEWAY, NAMESPACE, ROUTE, assert_has, check, run, tls_gateway};
+
+const UPSTREAM: &str = "\
+apiVersion: portcullis.dev/v1alpha1
+kind: KubernetesUpstream
+metadata: {name: prod, namespace: team-a}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  serverName: kubernetes.default.svc
+  references:
+    upstreamCA: {configMap: {name: servers}}
+    client: {secret: {name: gateway}}
+";
+
+const UPSTREAM_GRANT: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: gateways, namespace: team-a}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}]
+  to: [{group: portcullis.dev, kind: KubernetesUpstream}]
+";
+
+/// The route to the upstream of its namespace.
+fn upstream_route() -> String {
+    ROUTE.replace(
+        "group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test",
+        "group: portcullis.dev, kind: KubernetesUpstream, name: prod",
+    )
+}
+
+#[test]
+fn upstream_of_a_tenant_is_checked_with_its_routes() {
+    let route = upstream_route();
+    let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM, UPSTREAM_GRANT], &["--strict"]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    for wanted in [
+        "KubernetesUpstream team-a/prod: Accepted",
+        "  Accepted True Accepted",
+        "  ResolvedRefs True ResolvedRefs",
+        "  parent g: ResolvedRefs True ResolvedRefs",
+        "note: Secret team-a/gateway is not read, also if it is among the objects; it is assumed to exist",
+        "note: ConfigMap team-a/servers is not read, also if it is among the objects; it is assumed to exist",
+        "checked: 4 objects, 0 errors, 0 warnings",
+    ] {
+        assert_has(&lines, wanted);
+    }
+    let (code, lines) = check(&[UPSTREAM], &[]);
+    assert_eq!(code, Some(0), "alone: {}", lines.join("\n"));
+    let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM], &[]);
+    assert_eq!(code, Some(1));
+    assert_has(
+        &lines,
+        "all.yaml:21:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways",
+    );
+    for (why, upstream, finding) in [
+        (
+            "a DNS name",
+            UPSTREAM.replace("10.0.0.1", "a.test"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: must have an IP address",
+        ),
+        (
+            "loopback",
+            UPSTREAM.replace("10.0.0.1", "127.0.0.1"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: a loopback address",
+        ),
+        (
+            "no name",
+            UPSTREAM.replace("  serverName: kubernetes.default.svc\n", ""),
+            "all.yaml:4:1: error: spec.serverName: is required",
+        ),
+        ("a policy", UPSTREAM.to_owned() + "  dispatchPolicies: []\n", "all.yaml:10:3: error: spec.dispatchPolicies: "),
+        (
+            "a misspelt kind",
+            UPSTREAM.replace("KubernetesUpstream", "KubernetesUpstreams"),
+            "all.yaml:2:7: error: kind: ",
+        ),
+    ] {
+        let (code, lines) = check(&[&upstream], &[]);
+        assert_eq!(code, Some(1), "{why}: {}", lines.join("\n"));
+        assert_has(&lines, finding);
+    }
+    let wrong = UPSTREAM.replace("10.0.0.1", "127.0.0.1");
+    let (_, lines) = check(&[GATEWAY, NAMESPACE, &route, &wrong, UPSTREAM_GRANT], &[]);
+    assert!(lines.iter().any(|line| line.contains("TerminationRefused")), "{}", lines.join("\n"));
+    let (_, lines) = check(&[UPSTREAM, UPSTREAM], &[]);
+    assert!(lines.iter().any(|line| line.contains("another one has the same name")), "{}", lines.join("\n"));
+}
+
+/// The words of the control plane's conditions are there offline, too.
+#[test]
+fn connections_and_discovery_of_upstreams_are_refused_by_name() {
+    let tls_route = upstream_route().replace("HTTPRoute", "TLSRoute");
+    let (code, lines) = check(&[&tls_gateway(), &tls_route, UPSTREAM, UPSTREAM_GRANT], &[]);
+    assert_eq!(code, Some(1));
+    let why = "InvalidKind: spec.rules[0].backendRefs[0]: no connection is passed on to a KubernetesUpstream";
+    assert!(lines.iter().any(|line| line.contains(why)), "{}", lines.join("\n"));
+    let discovers = UPSTREAM.to_owned() + "  discovery: {service: {name: kube-apiserver}}\n";
+    let (code, lines) = check(&[&discovers], &[]);
+    assert_eq!(code, Some(1));
+    assert_has(&lines, "all.yaml:10:3: error: spec.discovery: ");
+}
+
+fn policy(kind: &str, target: &str, fields: &str) -> String {
+    format!(
+        "apiVersion: portcullis.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {}, namespace: team-a}}\nspec:\n  targetRefs: [{target}]\n  overrides:\n{fields}",
+        kind.to_lowercase()
+    )
+}
+
+#[test]
+fn policies_of_an_upstream_are_checked_with_it() {
+    let at = "{group: portcullis.dev, kind: KubernetesUpstream, name: prod}";
+    let rules = "{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}";
+    let dispatch =
+        |more: &str| policy("DispatchPolicy", at, &format!("    dispatchPolicies: [{{rules: [{rules}]{more}}}]\n"));
+    let schema = "{name: few, maxRequestsInflight: {max: 5}}";
+    let limits = policy("FlowControlPolicy", at, &format!("    flowControl: {{flowControlSchemas: [{schema}]}}\n"));
+    let route = upstream_route();
+    let base = [GATEWAY, NAMESPACE, &route, UPSTREAM, UPSTREAM_GRANT];
+    let few = dispatch(", flowControlSchemaName: few");
+    let (code, lines) = check(&[&base[..], &[&few, &limits]].concat(), &["--strict"]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    for wanted in [
+        "KubernetesUpstream team-a/prod: Accepted",
+        "  portcullis.dev/DispatchPolicyAffected True DispatchPolicy team-a/dispatchpolicy decides (overrides of the object's own namespace",
+        "  portcullis.dev/FlowControlPolicyAffected True FlowControlPolicy team-a/flowcontrolpolicy decides",
+        "FlowControlPolicy team-a/flowcontrolpolicy: Accepted",
+        "  target KubernetesUpstream prod: Accepted True Accepted",
+        "  parent g: ResolvedRefs True ResolvedRefs",
+    ] {
+        assert_has(&lines, wanted);
+    }
+    let users = policy("UpstreamIdentityPolicy", at, "    allowAnonymous: false\n");
+    for (case, policies, is_closed, wanted) in [
+        ("a limit that is not there", vec![&few], true, "of DispatchPolicy team-a/dispatchpolicy: "),
+        ("users", vec![&users], false, "users are decided by the fields of the KubernetesUpstream itself"),
+        (
+            "a subset",
+            vec![&dispatch(", upstreamSubset: ['https://10.0.0.1:6443']")],
+            true,
+            "strategy and upstreamSubset",
+        ),
+    ] {
+        let policies: Vec<&str> = policies.into_iter().map(String::as_str).collect();
+        let (code, lines) = check(&[&base[..], &policies].concat(), &[]);
+        let text = lines.join("\n");
+        assert_eq!(code, Some(1), "{case}: {text}");
+        assert!(text.contains(wanted), "{case}: {wanted} in {text}");
+        assert_eq!(text.contains("TerminationRefused"), is_closed, "{case}: {text}");
+    }
+}
+
+/// By the host name of a route, whatever clusters are beside it.
+#[test]
+fn requests_for_an_upstream_are_explained_by_its_policies() {
+    let at = "{group: portcullis.dev, kind: KubernetesUpstream, name: prod}";
+    let all = "rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]";
+    let denial = "{rules: [{verbs: [delete], apiGroups: ['*'], resources: ['*']}], portcullis: {action: Deny}}";
+    let dispatch = |more: &str| {
+        let policies = format!("    dispatchPolicies: [{denial}, {{{all}, flowControlSchemaName: few{more}}}]\n");
+        policy("DispatchPolicy", at, &policies)
+    };
+    let limits = "    flowControl: {flowControlSchemas: [{name: few, maxRequestsInflight: {max: 5}}]}\n";
+    let (dispatch, wrong) = (dispatch(""), dispatch(", strategy: Random"));
+    let limits = policy("FlowControlPolicy", at, limits);
+    let route = upstream_route();
+    let gateway = GATEWAY.replace("from: Selector, selector: {matchLabels: {team: a}}", "from: All");
+    let explain = |policies: &[&str], method: &str| -> Value {
+        let base = [&gateway, &route, UPSTREAM, UPSTREAM_GRANT, CLUSTER];
+        let arguments = [method, "/api/v1/namespaces/a/pods/b", "--host", "a.test", "--user", "alice", "-o", "json"];
+        let (_, lines) = run("explain", &[&base[..], policies].concat(), &arguments);
+        serde_json::from_str(&lines.join("\n")).unwrap_or_else(|error| panic!("{error}: {}", lines.join("\n")))
+    };
+    let answer = explain(&[&dispatch, &limits], "GET");
+    assert_eq!(answer["dispatch"]["upstreamCluster"], "team-a/prod", "{answer:#}");
+    assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy team-a/dispatchpolicy", "{answer:#}");
+    assert!(answer["dispatch"].to_string().contains("few"), "{answer:#}");
+    let roles: Vec<&Value> = answer["policies"].as_array().unwrap().iter().map(|one| &one["role"]).collect();
+    assert_eq!(roles, [&json!("decides"), &json!("decides")], "{answer:#}");
+    let answer = explain(&[&dispatch, &limits], "DELETE");
+    assert_eq!(answer["refusal"]["code"], 403, "{answer:#}");
+    let answer = explain(&[], "DELETE");
+    assert_eq!(answer["dispatch"]["upstreamCluster"], "team-a/prod", "all requests: {answer:#}");
+    let answer = explain(&[&wrong, &limits], "GET");
+    let error = answer["error"].as_str().unwrap_or_default();
+    assert!(
+        error.contains("KubernetesUpstream team-a/prod is refused, and requests of its routes get 500"),
+        "{answer:#}"
+    );
+}

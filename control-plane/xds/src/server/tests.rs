@@ -1,0 +1,87 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+use super::ServerState;
+use super::task::Task;
+use crate::admission::{Admission, QueuedResponse};
+use crate::chunk::ByteChunks;
+use crate::kind::CDS;
+use crate::limits::Limits;
+use crate::node::OneView;
+use crate::resource::Resource;
+use crate::snapshot::Snapshot;
+
+/// A stream that has asked for clusters.
+struct Opened {
+    admission: Arc<Admission>,
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    requests: mpsc::UnboundedSender<Result<DeltaDiscoveryRequest, tonic::Status>>,
+    responses: mpsc::Receiver<QueuedResponse<ByteChunks>>,
+}
+
+fn of_edition(edition: usize) -> Option<Arc<Snapshot>> {
+    let body = format!("{edition:03}").into_bytes();
+    Some(Arc::new(Snapshot::new([(CDS.to_owned(), "c".to_owned(), Resource::new(body))])))
+}
+
+impl Opened {
+    fn new(limits: Limits) -> Self {
+        let (snapshots, newest) = watch::channel(of_edition(0));
+        let (views, registry) = (Arc::new(OneView), Arc::default());
+        let served = ServerState { snapshots: newest, registry, health: Arc::default(), views, reports: None };
+        let admission = Admission::of_certificate(&["one"], limits);
+        let (sender, responses) = mpsc::channel(1);
+        let task = Task { served, admission: Arc::clone(&admission), responses: sender };
+        let (requests, queued) = mpsc::unbounded_channel();
+        tokio::spawn(task.run(UnboundedReceiverStream::new(queued)));
+        let opened = Self { admission, snapshots, requests, responses };
+        opened.says(String::new());
+        opened
+    }
+
+    fn says(&self, response_nonce: String) {
+        let node = Some(Node { id: "one".to_owned(), ..Node::default() });
+        let request = DeltaDiscoveryRequest { node, type_url: CDS.to_owned(), response_nonce, ..Default::default() };
+        self.requests.send(Ok(request)).unwrap();
+    }
+
+    /// Reads the next response, and acknowledges it before it counts as read. Returns the edition of its cluster.
+    async fn edition(&mut self) -> usize {
+        let QueuedResponse { content, room } = self.responses.recv().await.unwrap();
+        let response = DeltaDiscoveryResponse::decode(&content.unwrap().concat()[5..]).unwrap();
+        self.says(response.nonce);
+        drop(room);
+        let body = &response.resources[0].resource.as_ref().unwrap().value;
+        String::from_utf8_lossy(body).parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn answer_that_has_come_is_not_missing() {
+    let mut stream = Opened::new(Limits { answer: Duration::ZERO, ..Limits::default() });
+    for edition in 0..50 {
+        stream.snapshots.send_replace(of_edition(edition));
+        assert_eq!(stream.edition().await, edition);
+    }
+}
+
+#[tokio::test]
+async fn newest_snapshot_follows_when_work_is_made_up_for() {
+    // Made up for in a second.
+    let mut stream = Opened::new(Limits { work: Duration::from_millis(250), ..Limits::default() });
+    assert_eq!(stream.edition().await, 0);
+    stream.admission.worked(Duration::from_secs(60));
+    for edition in 1..4 {
+        stream.snapshots.send_replace(of_edition(edition));
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(stream.edition().await, 3);
+}

@@ -1,0 +1,195 @@
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::route::{RoutePlace, RouteUpdate};
+
+/// The changes of configurations that a proxy may yet refuse, each with the uptime at which it is applied. A proxy has refused a
+/// configuration, and dropped it, before its main thread does anything else: one that is there still at that thread's next turn
+/// ([`PendingUpdates::settle`]) was in use, and is applied in its turn however soon others come; likewise one that is there still when the
+/// next one comes into its place. Otherwise edits faster than that time would leave running streams without a judge.
+#[derive(Debug)]
+pub struct PendingUpdates<T> {
+    /// By the number that their loads had first, and so by time.
+    updates: BTreeMap<u64, (Duration, RouteUpdate<T>)>,
+    /// The newest of each place.
+    newest: HashMap<RoutePlace, u64>,
+    /// From this number on the proxy may yet refuse them.
+    unsettled: u64,
+}
+
+impl<T> Default for PendingUpdates<T> {
+    fn default() -> Self {
+        PendingUpdates { updates: BTreeMap::new(), newest: HashMap::new(), unsettled: 0 }
+    }
+}
+
+impl<T> PendingUpdates<T> {
+    /// Adds the changes of a load, which is newer than all that were added, and is applied no earlier.
+    pub fn add(&mut self, update: RouteUpdate<T>, at: Duration) {
+        let number = update.number();
+        let before = self.newest.insert(update.place(), number);
+        if let Some((_, before)) = before.and_then(|before| self.updates.get_mut(&before)) {
+            before.keep_beside(&update);
+        }
+        self.updates.insert(number, (at, update));
+    }
+
+    /// Notes that the proxy has refused what it refuses of all that were added, in an earlier turn of its main thread. The others are
+    /// kept, and applied at that uptime. Returns those that are refused, to be dropped without a lock.
+    pub fn settle(&mut self, at: Duration) -> Vec<RouteUpdate<T>> {
+        let of_turn = self.updates.split_off(&self.unsettled);
+        let Some((last, _)) = of_turn.last_key_value() else { return Vec::new() };
+        self.unsettled = last.saturating_add(1);
+        let (mut used, mut refused) = (BTreeMap::new(), Vec::new());
+        for (number, (_, mut update)) in of_turn {
+            if update.keep() {
+                used.insert(number, (at, update));
+            } else {
+                self.forget_place(number, &update);
+                refused.push(update);
+            }
+        }
+        number_together(used.iter().map(|(number, (_, update))| (*number, update)));
+        self.updates.append(&mut used);
+        refused
+    }
+
+    /// Whether the proxy can refuse none of them any more.
+    pub fn is_settled(&self) -> bool {
+        self.updates.last_key_value().is_none_or(|(number, _)| *number < self.unsettled)
+    }
+
+    /// Takes the first one by its load, if it is to be applied by then. One at a time: if that fails the others are there.
+    pub fn take_due(&mut self, uptime: Duration) -> Option<RouteUpdate<T>> {
+        let first = self.updates.first_entry().filter(|first| first.get().0 <= uptime)?;
+        let (number, (_, mut update)) = first.remove_entry();
+        let newest = self.newest.get(&update.place()).filter(|newest| **newest < self.unsettled);
+        let newest = newest.and_then(|newest| self.updates.get(newest));
+        update.is_replaced = newest.is_some_and(|(_, newest)| newest.has_same_streams(&update));
+        self.forget_place(number, &update);
+        Some(update)
+    }
+
+    /// The uptime at which the first one is to be applied.
+    pub fn next(&self) -> Option<Duration> {
+        self.updates.first_key_value().map(|(_, (at, _))| *at)
+    }
+
+    fn forget_place(&mut self, number: u64, update: &RouteUpdate<T>) {
+        let place = update.place();
+        if self.newest.get(&place) == Some(&number) {
+            self.newest.remove(&place);
+        }
+    }
+}
+
+/// Gives the loads of one turn one number for each cluster and listener: a proxy uses them together, and no stream of one is to be judged
+/// by another. Not if there are two for one place, which are of two route configurations.
+fn number_together<'a, T: 'a>(loads: impl Iterator<Item = (u64, &'a RouteUpdate<T>)>) {
+    let mut tables: HashMap<_, Vec<(u64, &RouteUpdate<T>)>> = HashMap::new();
+    for (number, load) in loads {
+        if let Some(table) = load.table() {
+            tables.entry(table).or_default().push((number, load));
+        }
+    }
+    for loads in tables.into_values() {
+        let variants: HashSet<_> = loads.iter().map(|(_, load)| load.variant()).collect();
+        let last = loads.last().filter(|_| variants.len() == loads.len()).map(|(number, _)| *number);
+        if let Some(last) = last {
+            loads.iter().for_each(|(_, load)| load.raise_number(last));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_filter_config::ClusterConfig;
+
+    use super::*;
+    use crate::exchange::{CompiledClusters, RouteConfig};
+    use crate::gateway::tests::plain_config;
+    use crate::long_streams::StreamOwners;
+    use crate::state_store::EphemeralState;
+
+    #[test]
+    fn pending_changes_are_taken_in_the_order_of_their_loads() {
+        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
+        let mut pending = PendingUpdates::default();
+        let mut routes = Vec::new();
+        for (variant, at) in [("a", 1), ("b", 1), ("a", 2), ("c", 3)] {
+            let config = ClusterConfig { variant: variant.to_owned(), ..plain_config(None) };
+            let text = serde_json::to_vec(&config).unwrap();
+            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
+            routes.push(route);
+            pending.add(update, Duration::from_secs(at));
+        }
+        let numbers: Vec<_> = routes.iter().map(|route| route.load.get()).collect();
+        let mut taken = |uptime| {
+            let due: Vec<_> = std::iter::from_fn(|| pending.take_due(Duration::from_secs(uptime))).collect();
+            let next = pending.next().map(|at| at.as_secs());
+            (due.iter().map(RouteUpdate::number).collect::<Vec<_>>(), next, pending.newest.len())
+        };
+        assert_eq!(taken(0), (vec![], Some(1), 3));
+        assert_eq!(taken(1), (numbers[..2].to_vec(), Some(2), 2));
+        assert_eq!(taken(9), (numbers[2..].to_vec(), None, 0));
+    }
+
+    #[test]
+    fn load_that_is_replaced_only_judges() {
+        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
+        let mut pending = PendingUpdates::default();
+        let mut routes = Vec::new();
+        let mut add_of = |object: &str, pending: &mut PendingUpdates<u32>| {
+            let text = serde_json::to_vec(&ClusterConfig { object: object.to_owned(), ..plain_config(None) }).unwrap();
+            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
+            routes.push(route);
+            pending.add(update, Duration::ZERO);
+        };
+        let mut add = |pending: &mut PendingUpdates<u32>| add_of("a", pending);
+        let take = |pending: &mut PendingUpdates<u32>| pending.take_due(Duration::ZERO).unwrap().is_replaced;
+        add(&mut pending);
+        add(&mut pending);
+        assert!(pending.settle(Duration::ZERO).is_empty() && take(&mut pending));
+        add(&mut pending);
+        assert!(!take(&mut pending), "the proxy may yet refuse the last one");
+        assert!(!take(&mut pending));
+        add(&mut pending);
+        add_of("b", &mut pending);
+        assert!(pending.settle(Duration::ZERO).is_empty());
+        assert!(!take(&mut pending), "servers of an object are taken away once they are known");
+    }
+
+    #[test]
+    fn loads_that_are_used_together_have_one_number() {
+        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
+        let mut pending = PendingUpdates::default();
+        let mut numbers = |loads: &[(&str, &str)]| {
+            let routes: Vec<_> = loads
+                .iter()
+                .map(|(variant, listener)| {
+                    let config = ClusterConfig {
+                        variant: (*variant).to_owned(),
+                        listener: (*listener).to_owned(),
+                        ..plain_config(None)
+                    };
+                    let text = serde_json::to_vec(&config).unwrap();
+                    let (route, update) =
+                        RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
+                    pending.add(update, Duration::ZERO);
+                    route
+                })
+                .collect();
+            assert!(pending.settle(Duration::ZERO).is_empty());
+            routes.iter().map(|route| route.load.get()).collect::<Vec<_>>()
+        };
+        let first = numbers(&[("", "a"), ("v", "a"), ("", "b"), ("w", "a")]);
+        assert!(first[0] == first[3] && first[1] == first[3] && first[2] < first[3], "{first:?}");
+        let next = numbers(&[("", "a"), ("v", "a")]);
+        assert!(next[0] == next[1] && next[0] > first[3], "{next:?}");
+        // Of two route configurations, or of unknown ones.
+        for loads in [[("", "a"), ("v", "a"), ("", "a")], [("", ""), ("v", ""), ("w", "")]] {
+            let numbers = numbers(&loads);
+            assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+        }
+    }
+}
