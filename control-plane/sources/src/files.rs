@@ -152,6 +152,11 @@ impl Files {
         self.by_name.get_key_value(name).map(|(name, state)| (name, state.as_ref()))
     }
 
+    /// Whether a name is looked at whatever has changed.
+    pub(crate) fn is_unsure(&self, name: &str) -> bool {
+        self.unsure.contains(name)
+    }
+
     /// The names of all files.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_name.keys()

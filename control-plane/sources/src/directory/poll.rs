@@ -93,7 +93,7 @@ impl PollRound {
         match &watched.only {
             Some(name) => {
                 let path = watched.directory.join(name);
-                round.compare(name, &fs::metadata(&path), path, reading);
+                round.compare(name, &fs::metadata(&path), path, false, reading);
             }
             None if !reading.files.is_of(&watched.directory) => return Err(io::ErrorKind::NotFound.into()),
             None => round.stage = PollStage::Entries(fs::read_dir(&watched.directory)?),
@@ -138,22 +138,29 @@ impl PollRound {
     fn look_at(&mut self, entry: &DirEntry, watched: &Watched, reading: &Reading) {
         let Ok(name) = entry.file_name().into_string() else { return };
         if configures(&name) {
-            let is_plain = entry.file_type().is_ok_and(|kind| kind.is_file());
+            let is_link = entry.file_type().map_or(true, |kind| kind.is_symlink());
             let path = watched.directory.join(&name);
-            let there = if is_plain { entry.metadata() } else { fs::metadata(&path) };
-            self.compare(&name, &there, path, reading);
+            let there = if is_link { fs::metadata(&path) } else { entry.metadata() };
+            self.compare(&name, &there, path, is_link, reading);
         }
     }
 
-    fn compare(&mut self, name: &str, there: &io::Result<Metadata>, path: PathBuf, reading: &Reading) {
+    fn compare(
+        &mut self,
+        name: &str,
+        there: &io::Result<Metadata>,
+        path: PathBuf,
+        is_link: bool,
+        reading: &Reading,
+    ) {
         let is_current = match reading.files.get(name) {
             Some((shared, state)) => {
                 self.seen.insert(Arc::clone(shared));
                 let is_same = |there: &Metadata| there.is_file() && state.is_at(&FileFingerprint::read_now(there));
                 state.error.is_none() && there.as_ref().is_ok_and(is_same)
             }
-            // A directory may have such a name.
-            None => there.as_ref().is_ok_and(|there| !there.is_file()),
+            // A directory may have such a name. A link to one is read once, by which it is known as a link.
+            None => there.as_ref().is_ok_and(|there| !there.is_file()) && (!is_link || reading.files.is_unsure(name)),
         };
         if !is_current {
             self.found.insert(path);

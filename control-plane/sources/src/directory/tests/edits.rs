@@ -201,6 +201,22 @@ proptest! {
 }
 
 #[test]
+fn link_to_a_directory_is_followed_when_a_file_takes_its_place() {
+    let world = World::new(false);
+    let watched = world.watched(false, None);
+    let mut reading = Reading::default();
+    world.apply(&FileEdit::Directory(0));
+    reading.begin(&watched);
+    world.apply(&FileEdit::Link(2, "a.yaml"));
+    let found = polled(&watched, &reading);
+    reading.reread(&watched, &of(found.unwrap()), NoticedAt::default());
+    assert!(!polled(&watched, &reading).unwrap().contains(&world.objects.join("c.json")), "it is known");
+    let written = world.apply(&FileEdit::Write(0, 0));
+    let set = reading.reread(&watched, &of(written), NoticedAt::default()).set.unwrap();
+    assert_eq!(set.clusters.len(), 4, "the file, the link to it and the links of the volume");
+}
+
+#[test]
 fn edit_changes_what_is_notified_and_shares_all_else() {
     let world = World::new(false);
     let watched = world.watched(false, None);
