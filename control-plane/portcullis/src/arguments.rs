@@ -139,7 +139,8 @@ pub(crate) struct Rbac {
     pub(crate) policies: bool,
 }
 
-/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings, Instance and policies, for a Kubernetes that stores these objects.
+/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings, Instance, KubernetesUpstream and policies, for a Kubernetes
+/// that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///

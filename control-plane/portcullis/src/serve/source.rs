@@ -49,8 +49,8 @@ pub(crate) struct SourceArguments {
     /// Kubernetes source: the context of the kubeconfig; its current one if unset.
     #[arg(long, env = "PORTCULLIS_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Kubernetes source: the control plane's own namespace, where its Lease stands and the Secrets to which
-    /// UpstreamClusters refer; the pod's if unset.
+    /// Kubernetes source: the control plane's own namespace, with its Lease and the Secrets to which UpstreamClusters refer;
+    /// the pod's if unset.
     #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
     /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset, without --settings-name.

@@ -33,7 +33,7 @@ pub(crate) struct XdsArguments {
     xds_client_ca: Option<PathBuf>,
 }
 
-/// Why Envoys cannot come in. The operator has to act.
+/// Why the listeners for Envoys cannot be opened. The operator has to act.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XdsError {
     #[error("cannot open the xDS socket")]
