@@ -36,6 +36,14 @@ pub(crate) enum BenchError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Envoy would have more connections than the machine permits files, by which it crashes.
+    #[error("{needed} open files are needed, and the limit is {most}: raise it (ulimit -Hn), or measure fewer servers")]
+    Files {
+        /// For the checks of all servers, and what else there is.
+        needed: u64,
+        /// The limit of this user.
+        most: u64,
+    },
     /// The kernel refused another priority.
     #[error("lowering the priority of {0}: {1}")]
     Priority(String, std::io::Error),

@@ -10,7 +10,7 @@ use std::process::{self, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use portcullis_filter_config::names;
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Resource, Signal, getppid, getrlimit, kill_process, set_parent_process_death_signal};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -22,6 +22,8 @@ use crate::service_manager;
 
 /// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Open files below which the agent warns. Each connection of a client takes one, each to a server, and the check of each server.
+const FEW_FILES: u64 = 65_536;
 
 /// A running Envoy.
 #[derive(Debug)]
@@ -37,6 +39,13 @@ impl EnvoyProcess {
     pub(super) fn start(arguments: &Agent) -> io::Result<Self> {
         let max_heap = arguments.bootstrap.max_heap().or_else(heap_limit);
         tracing::info!(max_heap, "starting Envoy");
+        // Envoy raises its limit to the most that it may have by itself.
+        if let Some(most) = getrlimit(Resource::Nofile).maximum.filter(|most| *most < FEW_FILES) {
+            tracing::warn!(
+                most,
+                "few open files are permitted: Envoy crashes when it needs more (LimitNOFILE, ulimit -Hn)"
+            );
+        }
         let network = &arguments.bootstrap.network;
         for file in network.files().into_iter().flatten() {
             // Envoy would start without the file, and follow no control plane.

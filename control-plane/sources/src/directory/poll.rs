@@ -145,14 +145,7 @@ impl PollRound {
         }
     }
 
-    fn compare(
-        &mut self,
-        name: &str,
-        there: &io::Result<Metadata>,
-        path: PathBuf,
-        is_link: bool,
-        reading: &Reading,
-    ) {
+    fn compare(&mut self, name: &str, there: &io::Result<Metadata>, path: PathBuf, is_link: bool, reading: &Reading) {
         let is_current = match reading.files.get(name) {
             Some((shared, state)) => {
                 self.seen.insert(Arc::clone(shared));

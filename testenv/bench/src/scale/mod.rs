@@ -25,6 +25,8 @@ const POOLS: u32 = 3;
 /// How long the slowest step may take, and how much longer for each server of each cluster.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_OF_SERVER: Duration = Duration::from_millis(20);
+/// Files that a process has open besides a connection for the checks of each server by each pool.
+const OTHER_FILES: u64 = 500;
 
 /// Measures many UpstreamClusters: cold push, one edit, memory.
 #[derive(Debug, Args)]
@@ -59,10 +61,24 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Connections by which Envoy checks servers: each pool has one to each of its servers.
+    fn checked(&self, clusters: u32) -> u64 {
+        let pools = if self.on_demand { 1 } else { POOLS };
+        u64::from(clusters) * u64::from(self.servers) * u64::from(pools)
+    }
+
     /// Checks of servers that Envoy makes in a second.
     fn checks_per_second(&self, clusters: u32) -> f64 {
-        let pools = if self.on_demand { 1 } else { POOLS };
-        f64::from(clusters) * f64::from(self.servers) * f64::from(pools) / f64::from(self.check_interval)
+        self.checked(clusters) as f64 / f64::from(self.check_interval)
+    }
+
+    /// Refuses more servers than `most` open files allow.
+    fn check_files(&self, clusters: u32, most: Option<u64>) -> Result<(), BenchError> {
+        let needed = self.checked(clusters).saturating_add(OTHER_FILES);
+        match most.filter(|most| *most < needed) {
+            Some(most) => Err(BenchError::Files { needed, most }),
+            None => Ok(()),
+        }
     }
 
     /// How long the slowest step may take. Envoy acknowledges no cluster before each of its servers was checked once.
@@ -78,8 +94,9 @@ pub(crate) fn run(options: &Scale) -> Result<(), BenchError> {
         None => RunDir::new("scale")?,
     };
     let mut all: Vec<Figures> = Vec::new();
-    limits::raise()?;
+    let most = limits::raise()?;
     for count in &options.clusters {
+        options.check_files(*count, most)?;
         eprintln!("measuring {count} clusters; {:.1} checks of servers a second", options.checks_per_second(*count));
         let mut fixture = Fixture::start(&run, options, *count)?;
         let figures = fixture.measure(options)?;
@@ -102,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_counted_by_pools_and_their_interval() {
+    fn checks_are_counted_by_pools_interval_and_open_files() {
         for (arguments, expected) in [
             ("", 250.0),
             ("--servers 3", 750.0),
@@ -111,6 +128,10 @@ mod tests {
         ] {
             assert_eq!(options(arguments).unwrap().checks_per_second(10_000), expected, "{arguments}");
         }
+        let many = options("--servers 3 --on-demand").unwrap();
+        assert!(many.check_files(6_000, Some(20_000)).is_ok() && many.check_files(10_000, None).is_ok());
+        let refused = many.check_files(10_000, Some(20_000)).unwrap_err().to_string();
+        assert!(refused.starts_with("30500 open files"), "{refused}");
         for interval in ["0", "301", "5s"] {
             assert!(options(&format!("--check-interval {interval}")).is_none(), "{interval}");
         }
