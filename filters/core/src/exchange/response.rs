@@ -278,8 +278,9 @@ impl<T: Clone> Exchange<T> {
         let pending = std::mem::take(&mut self.tracking);
         let Tracking::Pending { streams, edition, load, origin, is_watch, is_ordinary } = pending else { return };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
-        // A response of Envoy's own may have no server.
-        let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.moment()) else { return };
+        // Where endpoints have no metadata, a server has no name. A response of Envoy's own may have no server at all.
+        let is_running = server.is_some() || is_session || is_ordinary || host.reached_server();
+        let (true, Some(now)) = (is_running, host.moment()) else { return };
         let stream = host.stream(is_watch);
         let arrival = StreamStart {
             server: server.as_deref(),

@@ -42,6 +42,10 @@ impl EditedCluster {
     }
 }
 
+fn everything() -> Vec<AccessEntry> {
+    vec![AccessEntry::default()]
+}
+
 fn by_agent(start: &str) -> Vec<AccessEntry> {
     vec![AccessEntry { user_agents: vec![start.to_owned()], ..AccessEntry::default() }]
 }
@@ -70,6 +74,27 @@ fn list_by_agent_judges_requests_that_began_without_one() {
             exchange.response_headers(&mut host);
             let _after = edited.load(deny.clone(), allow.clone());
             assert_eq!(ended(&before), is_ended, "{deny:?} {allow:?} {headers:?}");
+        }
+    }
+}
+
+/// Other control planes than ours give their endpoints no metadata.
+#[test]
+fn denial_ends_requests_at_servers_without_a_name() {
+    let log = "/api/v1/namespaces/n/pods/a/log?follow=true";
+    for target in [WATCH, log] {
+        for (server, address, is_tracked) in
+            [(Some("a"), None, true), (None, Some("10.0.0.1:6443"), true), (None, None, false)]
+        {
+            let edited = EditedCluster::new();
+            let before = edited.load(vec![], vec![]);
+            let mut host = proxy(&edited.fixture, target, &[]);
+            let mut exchange = edited.begin(&before, &mut host);
+            (host.status, host.server, host.address) = (Some("200"), server.map(str::to_owned), address);
+            exchange.response_headers(&mut host);
+            assert_eq!(exchange.long_stream().is_some(), is_tracked, "{target} {server:?} {address:?}");
+            let _after = edited.load(everything(), vec![]);
+            assert_eq!(ended(&before), is_tracked, "{target} {server:?} {address:?}");
         }
     }
 }
