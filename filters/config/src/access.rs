@@ -2,6 +2,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Rule;
 
+/// Most bytes of the start of a `User-Agent` in an entry: a watch keeps no more of its own.
+pub const MAX_USER_AGENT: usize = 256;
+
 /// Lists of requests that are refused or let in before dispatch policies are looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -46,7 +49,7 @@ pub struct AccessEntry {
     /// writes (`use_remote_address`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Starts of `User-Agent`. A client may write any.
+    /// Starts of `User-Agent`, of up to 256 bytes. A client may write any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_agents: Vec<String>,
     /// Rules, of which a request matches one. A request that impersonates is judged twice: by the authenticated user and by the

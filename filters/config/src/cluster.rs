@@ -100,7 +100,7 @@ pub struct ClusterConfig {
     /// are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_talkers: Option<u32>,
-    /// The servers that streams may run on. Without it no stream is ended.
+    /// The servers that streams may run on. Without it no stream ends because of its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
     /// Maximum age of a session (an upgraded connection), seconds. Without it sessions have none.

@@ -31,7 +31,7 @@ mod token_issuer;
 mod validator;
 mod version;
 
-pub use access::{AccessEntry, AccessLists, AccessScope};
+pub use access::{AccessEntry, AccessLists, AccessScope, MAX_USER_AGENT};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
     ProtectedIdentities, RequestHeaders, Reviews, Servers, Shadow, UpstreamIdentity,

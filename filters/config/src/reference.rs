@@ -32,7 +32,8 @@ const PARTS: [(&str, &str); 3] = [
     ("FilterConfig", "`DynamicModuleFilter.filter_config`, in the listener. A change of it drains connections."),
     (
         "ClusterConfig",
-        "`DynamicModuleFilterPerRoute.filter_config`, at a virtual host or a route configuration. A change of it ends nothing.",
+        "`DynamicModuleFilterPerRoute.filter_config`, at a virtual host or a route configuration. A change of it ends \
+         watches, logs and sessions that it denies, and those at servers that it takes away, and nothing else.",
     ),
     ("ValidatorConfig", "`DynamicModuleCertValidatorConfig.validator_config`, in the listener's TLS."),
 ];

@@ -201,7 +201,7 @@ impl CompiledCluster {
         // If impersonation goes on, the upstream may take the client for another user.
         let knows_all_users = !identity.passes();
         let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
-        let access = Access::compile(&config.access).map_err(CompileError::Access)?;
+        let access = Access::compile(&config.access)?;
         let mut lists = config.access.iter().chain(config.shadow.iter().flat_map(|shadow| &shadow.access));
         if identity.is_unchanged() && lists.any(config::AccessLists::denies_by_user) {
             return Err(CompileError::ClientCredential("an access list that denies by the user"));

@@ -1,3 +1,5 @@
+use portcullis_filter_config::MAX_USER_AGENT;
+
 use crate::local_token::IssuersError;
 use crate::x509::ClientCaError;
 
@@ -24,6 +26,9 @@ pub enum CompileError {
     /// An address of an access list.
     #[error("access: {0:?} is no range of addresses")]
     Access(String),
+    /// A start of user agents that is longer than what is kept of a running request's own.
+    #[error("access: the start of a user agent has more than {MAX_USER_AGENT} bytes")]
+    UserAgent,
     /// The draining of connections.
     #[error("rebalance is out of bounds")]
     Rebalance,

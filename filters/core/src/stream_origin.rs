@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use portcullis_filter_config::MAX_USER_AGENT;
+
 use crate::identity::UserInfo;
 use crate::request::Client;
 
@@ -16,12 +18,20 @@ pub struct StreamOrigin {
     /// The listener of the configuration that it began under; empty if that names none.
     pub(crate) listener: Arc<str>,
     pub(crate) address: Option<IpAddr>,
+    /// The start of its `User-Agent`, as long as entries of access lists may be.
     pub(crate) user_agent: Box<[u8]>,
     /// The authenticated client, with all its groups.
     pub(crate) client: Client,
     /// The client by whom policies are chosen.
     pub(crate) acting: Client,
     pub(crate) impersonated: Impersonated,
+}
+
+impl StreamOrigin {
+    /// Keeps the part of a `User-Agent` that entries may name. Clients may write lines of any length.
+    pub(crate) fn keep_user_agent(&mut self, agent: &[u8]) {
+        self.user_agent = agent.get(..MAX_USER_AGENT).unwrap_or(agent).into();
+    }
 }
 
 /// The host that a request is for.

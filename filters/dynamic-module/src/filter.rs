@@ -120,8 +120,12 @@ impl FilterConfig for Filter {
         exchange.response_ended(&mut self.host(local, stream));
     }
 
-    fn request_body(&self, state: &mut StreamState) -> BodyStatus {
-        match state.exchange.request_body() {
+    fn request_body(&self, state: &mut StreamState, stream: &mut FilterHandle) -> BodyStatus {
+        let StreamState { exchange, local } = state;
+        if exchange.follows_body() {
+            exchange.follow_body(&mut self.host(local, stream));
+        }
+        match exchange.request_body() {
             Next::Continue => BodyStatus::Continue,
             Next::Pause | Next::Stop => BodyStatus::Hold,
         }

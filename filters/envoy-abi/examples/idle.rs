@@ -38,7 +38,7 @@ impl FilterConfig for Idle {
         HeadersStatus::Continue
     }
 
-    fn request_body(&self, _kept: &mut ()) -> BodyStatus {
+    fn request_body(&self, _kept: &mut (), _stream: &mut FilterHandle) -> BodyStatus {
         BodyStatus::Continue
     }
 

@@ -115,6 +115,9 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A piece of a request's body has come.
     pub fn request_body(&mut self, id: u32) -> Next {
+        if self.streams.get(&id).is_some_and(|stream| stream.exchange.follows_body()) {
+            self.run(id, |exchange, _, host| exchange.follow_body(host));
+        }
         self.streams.get_mut(&id).map_or(Next::Pause, |stream| stream.exchange.request_body())
     }
 

@@ -1,6 +1,6 @@
 //! Access lists.
 
-use portcullis_filter_config::{AccessLists, AccessScope, Rule};
+use portcullis_filter_config::{AccessLists, AccessScope, MAX_USER_AGENT, Rule};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -13,9 +13,6 @@ use crate::bounds::{
 };
 use crate::request_part::{RequestPart, parts};
 use crate::types::{AccessEntry, AccessSpec, ClientAddressSpec};
-
-/// Most bytes of the start of a user agent.
-const MAX_USER_AGENT: usize = 256;
 
 /// `None` if there are no lists.
 pub(super) fn check_access(

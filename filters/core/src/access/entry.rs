@@ -1,7 +1,8 @@
-use portcullis_filter_config::AccessEntry;
+use portcullis_filter_config::{AccessEntry, MAX_USER_AGENT};
 
 use super::AccessRequest;
 use super::ranges::AddressRanges;
+use crate::compile_error::CompileError;
 use crate::policy::{RequestWords, RuleSet, RuleSetCompiler};
 
 /// One entry of an access list.
@@ -24,7 +25,13 @@ struct Rules {
 }
 
 impl ListEntry {
-    pub(super) fn compile<'c>(config: &'c AccessEntry, compiler: &mut RuleSetCompiler<'c>) -> Result<Self, String> {
+    pub(super) fn compile<'c>(
+        config: &'c AccessEntry,
+        compiler: &mut RuleSetCompiler<'c>,
+    ) -> Result<Self, CompileError> {
+        if config.user_agents.iter().any(|start| start.len() > MAX_USER_AGENT) {
+            return Err(CompileError::UserAgent);
+        }
         let addresses = Some(&config.addresses).filter(|addresses| !addresses.is_empty());
         let rules = (!config.rules.is_empty()).then(|| Rules {
             known: compiler.add(config.rules.iter()),
@@ -32,7 +39,10 @@ impl ListEntry {
         });
         Ok(ListEntry {
             until: config.until_seconds,
-            addresses: addresses.map(|ranges| AddressRanges::compile(ranges)).transpose()?,
+            addresses: addresses
+                .map(|ranges| AddressRanges::compile(ranges))
+                .transpose()
+                .map_err(CompileError::Access)?,
             user_agents: config.user_agents.iter().map(|start| start.as_bytes().into()).collect(),
             rules,
             depends_on_user: config.depends_on_user(),

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use portcullis_filter_config::{AccessLists, AccessScope};
 
+use crate::compile_error::CompileError;
 use crate::identity::UserInfo;
 use crate::policy::{RequestWords, RuleSetCompiler, RuleWords};
 use crate::refusal::Refusal;
@@ -57,10 +58,11 @@ impl Access {
     /// `None` if there are no lists.
     ///
     /// # Errors
-    /// An address that is none.
-    pub(crate) fn compile(lists: &[AccessLists]) -> Result<Option<Self>, String> {
+    /// An address that is none, and a start of user agents that is too long.
+    pub(crate) fn compile(lists: &[AccessLists]) -> Result<Option<Self>, CompileError> {
         let mut compiler = RuleSetCompiler::default();
-        let compiled = lists.iter().map(|list| Lists::compile(list, &mut compiler)).collect::<Result<_, String>>()?;
+        let compiled =
+            lists.iter().map(|list| Lists::compile(list, &mut compiler)).collect::<Result<_, CompileError>>()?;
         Ok((!lists.is_empty()).then(|| Access {
             lists: compiled,
             words: compiler.words(),
@@ -129,7 +131,7 @@ impl Access {
 }
 
 impl Lists {
-    fn compile<'c>(config: &'c AccessLists, compiler: &mut RuleSetCompiler<'c>) -> Result<Self, String> {
+    fn compile<'c>(config: &'c AccessLists, compiler: &mut RuleSetCompiler<'c>) -> Result<Self, CompileError> {
         let mut entries =
             |list: &'c [_]| list.iter().map(|entry| ListEntry::compile(entry, compiler)).collect::<Result<_, _>>();
         Ok(Lists { scope: config.scope, deny: entries(&config.deny)?, allow: entries(&config.allow)? })

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::certificate::PresentedChain;
 use super::{HeaderLines, Host, RouteConfig};
 use crate::fair::Admission;
@@ -37,7 +39,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
         id = seen.id.get_or_insert_with(request_id).clone();
         scan.request_id = id.as_bytes();
     }
-    let decision = match cluster {
+    let mut decision = match cluster {
         Some(cluster) => {
             if cluster.reads_user_agent() {
                 scan.user_agent = first(&headers, b"user-agent").unwrap_or_default();
@@ -54,6 +56,12 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
         }
         None => Decision::Refuse(Gateway::unrouted(&scan)),
     };
+    if let Decision::Forward(forward) = &mut decision
+        && let Some(origin) = forward.origin.as_mut().and_then(Arc::get_mut)
+    {
+        // A later configuration may deny by it although this one does not. Now: `Connection` may list it, and it is removed then.
+        origin.keep_user_agent(first(&headers, b"user-agent").unwrap_or_default());
+    }
     if let Some(entry) = &mut seen.entry {
         let id = if scan.request_id.is_empty() {
             seen.id.get_or_insert_with(request_id).as_bytes()

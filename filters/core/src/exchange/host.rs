@@ -34,7 +34,8 @@ pub trait Host {
     fn response_status(&self) -> Option<Cow<'_, [u8]>>;
     /// Envoy's `response.code_details`, for the access log.
     fn code_details(&self) -> Option<Cow<'_, [u8]>>;
-    /// The name of the server that the request went to, from the endpoint's metadata. `None` for a response of Envoy's own.
+    /// The name of the server that the request went to, from the endpoint's metadata. `None` for a response of Envoy's own, and where
+    /// endpoints have no such metadata.
     fn server(&self) -> Option<Cow<'_, [u8]>>;
     /// Address and port of that server, if they are cheaper to read than its name.
     fn server_address(&self) -> Option<&[u8]> {

@@ -283,6 +283,7 @@ impl<T: Clone> Exchange<T> {
             self.count_talker(0, true, host);
         }
         self.rebalance_forwarded(host);
+        self.track_forwarded(host);
         self.fault.strike("decided");
         Next::Continue
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
 use super::timeline::{Timeline, between};
-use super::tracking::Tracking;
+use super::tracking::{Known, Tracking, reached_server};
 use super::{Exchange, Next, RouteConfig, reply};
 use crate::fault;
 use crate::gateway::Gateway;
@@ -15,8 +15,8 @@ use crate::request_id::request_id;
 use crate::schedule::Wake;
 
 impl<T: Clone> Exchange<T> {
-    /// Takes a piece of the request's body. [`Next::Pause`] holds it back: an upgrade's body goes upstream only after the
-    /// upstream's 101, and nothing of a request that was not forwarded.
+    /// Takes a piece of the request's body, after [`Exchange::follow_body`]. [`Next::Pause`] holds it back: an upgrade's body goes
+    /// upstream only after the upstream's 101, and nothing of a request that was not forwarded.
     pub fn request_body(&mut self) -> Next {
         self.fault.strike("request-body");
         if !self.is_forwarded() || self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
@@ -72,6 +72,7 @@ impl<T: Clone> Exchange<T> {
             let refusal = Refusal::gateway_credential();
             self.note(Outcome::Replaced(refusal.cause), host);
             self.is_answered = true;
+            self.tracking = Tracking::None;
             reply(&refusal, host);
             return Next::Stop;
         }
@@ -86,9 +87,7 @@ impl<T: Clone> Exchange<T> {
                 host.continue_request();
             }
         }
-        if matches!(self.tracking, Tracking::Pending { .. }) {
-            self.track(is_session, host);
-        }
+        self.track_answer(is_session, host);
         if self.is_long && !self.is_counted {
             self.count_long_talker(host);
         }
@@ -119,17 +118,17 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
-    /// Ends a stream. One that runs for long ends as if the server had ended it if it is a watch: its client opens it again.
+    /// Ends a stream. One that runs for long ends as if the server had ended its answer if it is a watch: its client opens it again.
     pub fn terminate(&mut self, why: TerminationReason, host: &mut impl Host<Stream = T>) {
         if why == TerminationReason::ConfigurationReplaced {
             self.expel(host);
             return;
         }
-        let Tracking::Active { stream, is_watch, is_terminated, .. } = &mut self.tracking else { return };
+        let Tracking::Active { stream, is_watch, known, is_terminated, .. } = &mut self.tracking else { return };
         if std::mem::replace(is_terminated, true) {
             return;
         }
-        if *is_watch {
+        if *is_watch && *known == Known::Answer {
             host.finish(stream);
         } else {
             host.reset(details(why.as_str()));
@@ -156,7 +155,7 @@ impl<T: Clone> Exchange<T> {
         host.reset(details(TerminationReason::ConfigurationReplaced.as_str()));
     }
 
-    /// The host's handle of this stream, once it runs for long.
+    /// The host's handle of this stream, once it is registered as one that runs for long.
     pub fn long_stream(&self) -> Option<&T> {
         match &self.tracking {
             Tracking::Active { stream, .. } => Some(stream),
@@ -274,13 +273,21 @@ impl<T: Clone> Exchange<T> {
         self.outcome = Some(outcome);
     }
 
-    fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
+    /// Registers a stream, with its answer or before it.
+    pub(super) fn track(&mut self, known: Known, is_session: bool, host: &mut impl Host<Stream = T>) {
+        if !matches!(self.tracking, Tracking::Pending { .. }) {
+            return;
+        }
+        let is_answered = known == Known::Answer;
+        let reached = if is_answered { reached_server(host) } else { None };
         let pending = std::mem::take(&mut self.tracking);
         let Tracking::Pending { streams, edition, load, origin, is_watch, is_ordinary } = pending else { return };
-        let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
-        let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.moment()) else { return };
-        let stream = host.stream(is_watch);
+        let is_running = !is_answered || reached.is_some() || is_session || is_ordinary;
+        let (true, Some(now)) = (is_running, host.moment()) else { return };
+        let server = reached.flatten();
+        // A watch without an answer cannot end as one.
+        let stream = host.stream(is_watch && is_answered);
         let arrival = StreamStart {
             server: server.as_deref(),
             is_session,
@@ -295,7 +302,8 @@ impl<T: Clone> Exchange<T> {
         if let Some(at) = next {
             host.call_at(&streams, at);
         }
-        self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
+        let edition = edition.id();
+        self.tracking = Tracking::Active { stream, is_watch, edition, known, is_terminated: false, guard };
     }
 }
 

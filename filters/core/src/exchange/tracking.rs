@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::Exchange;
 use super::host::Host;
 use super::route::RouteConfig;
 use crate::gateway::Forward;
@@ -13,7 +14,7 @@ pub(super) enum Tracking<T> {
     /// The request ends by itself.
     #[default]
     None,
-    /// The response has not come, and so the server is not known.
+    /// It is yet to be registered.
     Pending {
         streams: Arc<StreamRegistry<T>>,
         edition: Arc<Edition>,
@@ -23,7 +24,16 @@ pub(super) enum Tracking<T> {
         is_ordinary: bool,
     },
     /// It runs.
-    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
+    Active { stream: T, is_watch: bool, edition: u64, known: Known, is_terminated: bool, guard: StreamGuard<T> },
+}
+
+/// The last part of a registered stream that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Request,
+    /// It has reached a server, which may have no name.
+    Server,
+    Answer,
 }
 
 impl<T> Tracking<T> {
@@ -47,4 +57,64 @@ impl<T> Tracking<T> {
             is_ordinary: forward.is_ordinary,
         }
     }
+}
+
+impl<T: Clone> Exchange<T> {
+    /// Registers a request that goes upstream now, if it runs for long and may do so without an answer: a log, and what is proxied.
+    /// A watch is answered at once, and registered then: one lock less. Nothing of an upgrade goes on before its answer.
+    pub(super) fn track_forwarded(&mut self, host: &mut impl Host<Stream = T>) {
+        if matches!(self.tracking, Tracking::Pending { is_watch: false, .. }) && !self.upgrade.is_closed() {
+            self.track(Known::Request, false, host);
+        }
+    }
+
+    /// Whether [`Exchange::follow_body`] has to see the next piece of the request's body.
+    pub fn follows_body(&self) -> bool {
+        let is_open = match self.tracking {
+            Tracking::None => false,
+            Tracking::Pending { .. } => true,
+            Tracking::Active { known, .. } => known == Known::Request,
+        };
+        is_open && self.is_forwarded() && !self.upgrade.is_closed()
+    }
+
+    /// Takes note that a piece of the request's body goes on before the answer: the server may never give one. A watch of which that
+    /// is so is none to a proxy that shuts down.
+    pub fn follow_body(&mut self, host: &mut impl Host<Stream = T>) {
+        if !self.follows_body() {
+            return;
+        }
+        self.track(Known::Request, false, host);
+        if let Some(server) = reached_server(host) {
+            self.place(server, Known::Server, host);
+        }
+    }
+
+    /// Takes note of the answer. Nothing of an answer of the proxy's own runs.
+    pub(super) fn track_answer(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
+        match self.tracking {
+            Tracking::None | Tracking::Active { known: Known::Answer, .. } => {}
+            Tracking::Pending { .. } => self.track(Known::Answer, is_session, host),
+            Tracking::Active { .. } => match reached_server(host) {
+                Some(server) => self.place(server, Known::Answer, host),
+                None => self.tracking = Tracking::None,
+            },
+        }
+    }
+
+    /// Notes the server of a registered stream, if it has a name.
+    fn place(&mut self, server: Option<String>, next: Known, host: &mut impl Host<Stream = T>) {
+        let Tracking::Active { edition, known, guard, .. } = &mut self.tracking else { return };
+        *known = next;
+        let (Some(server), Some(now)) = (server, host.uptime()) else { return };
+        if let Some(at) = guard.place(&server, *edition, now) {
+            host.call_at(guard.registry(), at);
+        }
+    }
+}
+
+/// The name of the server that a request has reached. `None` if it has reached none, `Some(None)` for a server without a name.
+pub(super) fn reached_server(host: &impl Host) -> Option<Option<String>> {
+    let name = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
+    (name.is_some() || host.reached_server()).then_some(name)
 }

@@ -26,7 +26,8 @@ pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Opt
         host: RequestedHost::Authority(scan.authority.into()),
         listener: Arc::default(),
         address: scan.client_ip(),
-        user_agent: scan.user_agent.into(),
+        // The exchange reads the header, whatever the configuration looks at.
+        user_agent: Box::default(),
         client: known.client.clone()?,
         acting: known.acting.clone()?,
         impersonated,

@@ -8,6 +8,7 @@ mod handle;
 mod judging;
 mod load_number;
 mod owners;
+mod placing;
 mod shutdown;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -98,7 +98,7 @@ impl Shadow {
             Some(Some(place)) => PolicyLimit::Flow(place),
         };
         Ok(Some(Box::new(Shadow {
-            access: Access::compile(&shadow.access).map_err(CompileError::Access)?,
+            access: Access::compile(&shadow.access)?,
             denials: Denials::compile(policies, knows_all_users).map_err(CompileError::Denial)?,
             unknown: (!knows_all_users).then(|| Policies::for_unknown(policies).for_shadow()),
             limits: shadow.flow_control_schemas.iter().map(limit).collect(),

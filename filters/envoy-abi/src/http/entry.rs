@@ -283,7 +283,7 @@ unsafe fn route_of<'a, C: FilterConfig>(filter: FilterPtr) -> Option<&'a C::Rout
 pub unsafe fn request_body<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
     /// `request_body_status`: stop and drop what comes.
     const STOP_NO_BUFFER: u32 = 3;
-    let hook = |config: &C, kept: &mut C::Stream, _: &mut FilterHandle| config.request_body(kept).code();
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| config.request_body(kept, handle).code();
     // SAFETY: as the caller says.
     unsafe { run("http_filter_request_body", (filter, stream), STOP_NO_BUFFER, hook) }
 }

@@ -113,7 +113,7 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>);
 
     /// Asks what becomes of a piece of the request's body.
-    fn request_body(&self, kept: &mut Self::Stream) -> BodyStatus;
+    fn request_body(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> BodyStatus;
 
     /// Sees the request's trailers, if it has any. False if they must not go on; the stream has then been reset.
     fn request_trailers(&self, route: Option<&Self::Route>, kept: &mut Self::Stream, stream: &mut FilterHandle)

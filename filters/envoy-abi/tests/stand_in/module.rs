@@ -151,7 +151,7 @@ impl FilterConfig for Module {
         }
     }
 
-    fn request_body(&self, kept: &mut Kept) -> BodyStatus {
+    fn request_body(&self, kept: &mut Kept, _stream: &mut FilterHandle) -> BodyStatus {
         assert!(kept.path != "/body-panics");
         if kept.path == "/held" { BodyStatus::Hold } else { BodyStatus::Continue }
     }

@@ -370,7 +370,8 @@ fn refused_edit_of_names_leaves_the_judge_of_the_former() {
     assert!(ended(&own));
 }
 
-fn ended(route: &RouteConfig<()>) -> bool {
+/// Whether a denial has ended a request.
+pub(super) fn ended(route: &RouteConfig<()>) -> bool {
     let ended = Cell::new(false);
     route.streams.expire(Duration::ZERO, |(), why| ended.set(why == TerminationReason::NewlyDenied));
     ended.get()

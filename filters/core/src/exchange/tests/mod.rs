@@ -1,5 +1,6 @@
 mod certificates;
 mod counted;
+mod denied;
 mod doors;
 mod drain;
 mod expelled;

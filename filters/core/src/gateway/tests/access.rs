@@ -1,7 +1,7 @@
 //! Access lists: whom they refuse, by which part of a request, and whom nothing that a client writes lets in.
 
 use portcullis_filter_config::{
-    AccessEntry, AccessLists, AccessScope, ProtectedIdentities, RequestHeaders, ServiceAccount,
+    AccessEntry, AccessLists, AccessScope, MAX_USER_AGENT, ProtectedIdentities, RequestHeaders, ServiceAccount,
 };
 
 use super::proxy::{AS_BOB, TOKEN, sent};
@@ -289,6 +289,9 @@ fn configuration_that_cannot_hold_is_not_compiled() {
     let wrong = Err(CompileError::Access("10.0.0.0/33".into()));
     assert_eq!(compiled(UpstreamIdentity::Impersonate, by_address("10.0.0.0/33")), wrong);
     assert_eq!(compiled(UpstreamIdentity::ClientCredential, by_address("10.0.0.0/8")), Ok(()));
+    let by_agent = |length| AccessEntry { user_agents: vec!["a".repeat(length)], ..AccessEntry::default() };
+    assert_eq!(compiled(UpstreamIdentity::Impersonate, by_agent(MAX_USER_AGENT)), Ok(()));
+    assert_eq!(compiled(UpstreamIdentity::Impersonate, by_agent(MAX_USER_AGENT + 1)), Err(CompileError::UserAgent));
     let unknown = compiled(UpstreamIdentity::ClientCredential, by_user("mallory"));
     assert!(matches!(unknown, Err(CompileError::ClientCredential(_))), "{unknown:?}");
 }

@@ -10,7 +10,7 @@ use crate::refusal::Cause;
 use crate::stream_origin::StreamOrigin;
 
 const WATCH: &str = "/api/v1/namespaces/n/pods?watch=true";
-const AGENT: (&str, &str) = ("user-agent", "kubectl/v1.36");
+const AGENT: &str = "kubectl/v1.36";
 const FROM_INSIDE: (&str, &str) = ("x-forwarded-for", "10.1.2.3");
 
 /// A client that was there before the edit: with its credential, and who it acts as.
@@ -18,16 +18,21 @@ type Sender<'a> = (&'a str, Peer<'a>, Headers<'a>);
 
 /// The sender of a request that goes on, or why it does not.
 fn begin(fixture: &Fixture, (_, peer, headers): Sender<'_>, path: &str) -> Result<Arc<StreamOrigin>, Cause> {
-    let mut all = vec![(":method", "GET"), (":path", path), (":authority", "prod.example.com"), AGENT, FROM_INSIDE];
+    let mut all = vec![(":method", "GET"), (":path", path), (":authority", "prod.example.com"), FROM_INSIDE];
     all.extend_from_slice(headers);
     let (gateway, cluster) = (&fixture.gateway, &fixture.route.cluster);
     let mut answers = ReviewAnswers::default();
     loop {
-        let scan = gateway.scan(Some(cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let lines = all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let mut scan = gateway.scan(Some(cluster), lines);
+        // The exchange reads it, as below.
+        scan.user_agent = AGENT.as_bytes();
         let request = RequestContext { scan: &scan, peer, answers: &answers, now: now(), uptime: UPTIME };
         match gateway.decide(cluster, &request) {
             Decision::Forward(forward) => {
-                return Ok(forward.origin.expect("the sender of a request that runs for long"));
+                let mut origin = forward.origin.expect("the sender of a request that runs for long");
+                Arc::get_mut(&mut origin).unwrap().keep_user_agent(AGENT.as_bytes());
+                return Ok(origin);
             }
             Decision::Refuse(refusal) | Decision::Queue(_, refusal) => return Err(refusal.cause),
             Decision::Review(reviews) => {
@@ -129,7 +134,16 @@ fn edition_denies_what_runs_exactly_as_it_refuses_what_comes() {
         denied.push((edit, of_edit));
     }
     let of = |edit| denied.iter().find(|(name, _)| *name == edit).map(|(_, number)| *number);
-    let table = [("nothing", 0), ("alice", 4), ("bob", 2), ("robot", 2), ("strangers", 2), ("a ban that has ended", 0)];
+    let table = [
+        ("nothing", 0),
+        ("alice", 4),
+        ("bob", 2),
+        ("robot", 2),
+        ("strangers", 2),
+        ("an agent", 8),
+        ("all but the agent", 0),
+        ("a ban that has ended", 0),
+    ];
     for (edit, number) in table {
         assert_eq!(of(edit), Some(number), "{edit}");
     }

@@ -170,6 +170,28 @@ fn changed_file_takes_effect_and_ends_nothing() {
     assert!(silence.contains("timeout"), "it goes on, and nothing has happened: {silence}");
 }
 
+/// The endpoints of these files have no metadata, so that the filter knows no name of a server.
+#[test]
+fn file_that_denies_ends_running_watches() {
+    let plain = Plain::start("impersonate", None, |_| {});
+    let bob = plain.pki.client_ca.issue(&CertSpec::client("bob", ["dev"])).unwrap();
+    let [alice, bob] =
+        [&plain.pki.alice, &bob].map(|identity| H2Client::connect(&plain.gateway.target().identity(identity)).unwrap());
+    let [mut ended, mut other] =
+        [&alice, &bob].map(|client| client.open("GET", &format!("{PODS}?watch=1"), &[], b"").unwrap());
+    assert_eq!([ended.response.status, other.response.status], [200; 2]);
+
+    let list = r#"access: [{scope: Cluster, deny: [{rules: [{users: [alice], verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]}]}]"#;
+    let indent = " ".repeat(12);
+    let policies = format!("\n{indent}policies:\n");
+    let denying = |text: String| text.replacen(&policies, &format!("\n{indent}{list}{policies}"), 1);
+    plain.gateway.files().edit("routes.yaml", denying).unwrap();
+    while ended.next_chunk(SOON).unwrap().is_some() {}
+    assert_eq!(alice.get(PODS, &[]).unwrap().status, 403, "the connection goes on");
+    let silence = other.next_chunk(Duration::from_millis(50)).unwrap_err().to_string();
+    assert!(silence.contains("timeout"), "it goes on, and nothing has happened: {silence}");
+}
+
 #[test]
 fn rights_are_those_that_the_control_plane_prints() {
     let manifest = r#"{"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
