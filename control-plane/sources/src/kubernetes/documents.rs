@@ -30,8 +30,6 @@ pub struct StoredStatus {
     pub uid: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// `metadata.resourceVersion`, of objects of the Gateway API: others write their status, too.
-    pub resource_version: Option<String>,
     /// `status`; null if there is none.
     pub status: Value,
 }
@@ -91,7 +89,7 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     let key = Arc::new(ObjectKey::of_path(kind, &path(&object)));
     object.metadata.managed_fields = None;
     reduce(kind, &mut object);
-    let resource_version = object.metadata.resource_version.take().filter(|_| kind.has_shared_status());
+    object.metadata.resource_version = None;
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(LAST_APPLIED);
     }
@@ -110,7 +108,7 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
         pack_policies(&mut document);
     }
     let (document, bytes) = if kind.is_judged() { bounded(kind, document, &status)? } else { (document, 0) };
-    let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
+    let stored = Arc::new(StoredStatus { uid, generation, status });
     Some(WatchedObject { key, document: Arc::new(document), stored, bytes })
 }
 
@@ -163,12 +161,7 @@ mod tests {
             },
             "spec": {"servers": []},
         });
-        let stored = StoredStatus {
-            uid: Some("u".to_owned()),
-            generation: Some(3),
-            status: json!({"conditions": []}),
-            ..StoredStatus::default()
-        };
+        let stored = StoredStatus { uid: Some("u".to_owned()), generation: Some(3), status: json!({"conditions": []}) };
         let key = Arc::new(ObjectKey::cluster_scoped(WatchedKind::UpstreamCluster, "a.test"));
         assert_eq!(found, WatchedObject { key, document: Arc::new(wanted), stored: Arc::new(stored), bytes: 0 });
     }
@@ -201,6 +194,25 @@ mod tests {
         let namespace = read(WatchedKind::Namespace);
         assert_eq!(namespace.document["metadata"], json!({"name": "a", "labels": {"a": "b"}}));
         assert_eq!(namespace.document.get("spec"), None);
+    }
+
+    #[test]
+    fn edit_of_labels_leaves_a_status_as_it_was() {
+        let read = |version: &str| {
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                "metadata": {
+                    "name": "a", "namespace": "b", "uid": "u", "generation": 3, "resourceVersion": version,
+                    "labels": {"edit": version}, "managedFields": [{"manager": version}],
+                },
+                "spec": {}, "status": {"parents": [{"controllerName": "x"}]},
+            }))
+            .unwrap();
+            super::object(WatchedKind::HttpRoute, object).unwrap()
+        };
+        let (before, after) = (read("7"), read("8"));
+        assert_ne!(before.document, after.document);
+        assert_eq!(before.stored, after.stored);
     }
 
     #[test]

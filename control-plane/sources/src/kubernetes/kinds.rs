@@ -105,11 +105,6 @@ impl WatchedKind {
         matches!(self, WatchedKind::Namespace | WatchedKind::Service)
     }
 
-    /// Whether other controllers write the status of its objects, too.
-    pub(super) fn has_shared_status(self) -> bool {
-        self.is_judged() && !self.is_referred_to()
-    }
-
     /// The objects of a Kubernetes, in all namespaces.
     pub fn api(self, client: Client) -> Api<DynamicObject> {
         Api::all_with(client, &self.resource())

@@ -1,53 +1,19 @@
-//! One status: the object to apply, and the write as a server-side apply.
-
-use std::time::Duration;
+//! The status of an `UpstreamCluster`, an `Instance` or `GatewaySettings`: the object to apply, and whether its status is there.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Client, Error};
-use portcullis_sources::{ObjectKey, StoredStatus, WatchedKind};
+use portcullis_sources::ObjectKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::write_queue::WriteOutcome;
+use super::write::MANAGER;
 
-/// The field manager of the written fields.
-const MANAGER: &str = "portcullis";
-/// The time limit of one write.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Applies a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
-pub(super) async fn apply(client: Client, key: ObjectKey, object: Value) -> (ObjectKey, WriteOutcome, String) {
-    // Force takes back fields of ours that another writer changed. Lists of the Gateway API are written as a whole.
-    let (parameters, patch) = match key.kind.is_judged() {
-        true => {
-            (PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }, Patch::Merge(&object))
-        }
-        false => (PatchParams::apply(MANAGER).force(), Patch::Apply(&object)),
-    };
+/// Applies an object.
+pub(super) async fn apply(client: Client, key: &ObjectKey, object: &Value) -> Result<(), Error> {
+    // Force takes back fields of ours that another writer changed.
+    let parameters = PatchParams::apply(MANAGER).force();
     let objects = key.kind.api_in(client, &key.namespace);
-    let applied = objects.patch_status(&key.name, &parameters, &patch);
-    let (outcome, why) = match tokio::time::timeout(WRITE_TIMEOUT, applied).await {
-        Ok(Ok(_)) => (WriteOutcome::Written, String::new()),
-        Ok(Err(error)) => outcome_of(key.kind, &error),
-        Err(_) => (WriteOutcome::Away, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
-    };
-    (key, outcome, why)
-}
-
-fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
-    let Error::Api(status) = error else {
-        // Its text may quote an answer, and answers hold whole objects.
-        return (WriteOutcome::Away, "the API does not answer as it should".to_owned());
-    };
-    let outcome = match status.code {
-        404 | 410 | 409 => WriteOutcome::Gone,
-        // Their rights are given apart: without them the others' statuses are written all the same.
-        403 if kind.is_judged() || kind == WatchedKind::Instance => WriteOutcome::Refused,
-        401 | 403 | 408 | 429 => WriteOutcome::Away,
-        400..=499 => WriteOutcome::Refused,
-        _ => WriteOutcome::Away,
-    };
-    (outcome, portcullis_api::status::sanitize(&format!("{} {}: {}", status.code, status.reason, status.message)))
+    objects.patch_status(&key.name, &parameters, &Patch::Apply(object)).await.map(drop)
 }
 
 /// The lists of a status whose entries the server knows by a key: others may add entries of their own.
@@ -63,17 +29,6 @@ pub(super) fn applied(key: &ObjectKey, uid: &str, status: &impl Serialize) -> se
         "metadata": {"name": key.name, "uid": uid},
         "status": status,
     }))
-}
-
-/// A patch that replaces the lists of a status. UID and version make the server refuse it if another object has the name by now, or
-/// if another controller has written meanwhile: the lists have its entries.
-pub(super) fn replaced(stored: &StoredStatus, status: Value) -> Value {
-    json!({"metadata": {"uid": stored.uid, "resourceVersion": stored.resource_version}, "status": status})
-}
-
-/// Whether a status has each of the wanted lists.
-pub(super) fn is_whole_there(found: &Value, wanted: &Value) -> bool {
-    wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| found.get(field) == Some(value)))
 }
 
 /// Whether a status holds all that is wanted, and no other gateway. Additions of other managers do not matter.
@@ -111,20 +66,6 @@ pub(super) fn is_there_by_any(found: &Value, wanted: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn right_that_one_kind_lacks_stops_no_other_status() {
-        let status = json!({"status": "Failure", "message": "m", "reason": "Forbidden", "code": 403});
-        let error = Error::Api(serde_json::from_value(status).unwrap());
-        for (kind, outcome) in [
-            (WatchedKind::UpstreamCluster, WriteOutcome::Away),
-            (WatchedKind::GatewaySettings, WriteOutcome::Away),
-            (WatchedKind::TlsRoute, WriteOutcome::Refused),
-            (WatchedKind::Instance, WriteOutcome::Refused),
-        ] {
-            assert_eq!(outcome_of(kind, &error).0, outcome, "{kind:?}");
-        }
-    }
 
     #[test]
     fn settings_of_two_control_planes_are_written_by_one() {

@@ -3,13 +3,19 @@
 //! - [`settings_use`]: the status of `GatewaySettings`, and of those that are not used.
 //! - [`plan`]: which statuses are wanted, for objects of which something has changed.
 //! - [`write_queue`]: what is written when; pure, time is an argument.
-//! - [`apply`]: one write, as a server-side apply of the status alone.
+//! - [`write`](mod@write): one write.
+//! - [`apply`]: that of kinds whose status is ours, as a server-side apply of the status alone.
+//! - [`replaced_lists`], [`replace`]: that of lists which other controllers write, too, as a JSON patch; [`go_strings`] has its text.
 //!
 //! Translation never waits for it: the writer takes the newest status whenever it is free.
 
 mod apply;
+mod go_strings;
 mod plan;
+mod replace;
+mod replaced_lists;
 mod settings_use;
+mod write;
 mod write_queue;
 
 use std::collections::BTreeSet;
@@ -30,9 +36,9 @@ use super::gateway_api::GatewayApiVerdicts;
 use super::list_origins::origins;
 use super::policies::PolicyVerdicts;
 use super::status_observer::StatusObserver;
-use apply::apply;
 use plan::{GATEWAY_API, JudgedPlan, ObjectPlan, POLICIES, Plan, Plans};
 pub(super) use settings_use::SettingsUse;
+use write::{StatusWrite, write};
 use write_queue::{Uptime, WriteOutcome, WriteQueue};
 
 /// The number of concurrent writes.
@@ -62,8 +68,8 @@ pub(super) struct Writer {
     pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
 }
 
-/// The queue of writes, with the objects to apply.
-type Writes = WriteQueue<ObjectKey, Value>;
+/// The queue of writes.
+type Writes = WriteQueue<ObjectKey, StatusWrite>;
 
 impl Writer {
     /// Writes until the senders are gone.
@@ -92,9 +98,9 @@ impl Writer {
                 planned = Some(Instant::now());
             }
             while writes.len() < MAX_CONCURRENT_WRITES
-                && let Some((key, object)) = queue.take(start.elapsed())
+                && let Some((key, status)) = queue.take(start.elapsed())
             {
-                writes.push(apply(self.client.clone(), key, object));
+                writes.push(write(self.client.clone(), key, status));
             }
             let next = queue.next().filter(|_| writes.len() < MAX_CONCURRENT_WRITES);
             let pause = next.map_or(PLAN_INTERVAL, |next| next.saturating_sub(start.elapsed()).min(PLAN_INTERVAL));

@@ -10,7 +10,9 @@ use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::replaced_lists::ReplacedLists;
 use super::settings_use::SettingsUse;
+use super::write::StatusWrite;
 use super::write_queue::Uptime;
 use super::{KINDS, Writes, apply, key, timestamp};
 use crate::serve::gateway_api::GatewayApiVerdicts;
@@ -210,15 +212,15 @@ impl Plan<'_> {
         if let Ok(wanted) = apply::applied(key, uid, status) {
             let found = self.statuses.get(key).map_or(&Value::Null, |stored| &stored.status);
             let is_there = wanted.get("status").is_some_and(|wanted| is_there(found, wanted));
-            self.queue.want(key, wanted, is_there, self.now);
+            self.queue.want(key, StatusWrite::Apply(wanted), is_there, self.now);
         }
     }
 
-    /// Has a status of the Gateway API written as a whole, unless it is there: it has what others wrote into it.
+    /// Has the lists of a status written as wholes, unless they are there: they have what others wrote into them.
     fn want_whole(&mut self, key: &ObjectKey, status: Value) {
-        if let Some(stored) = self.statuses.get(key) {
-            let is_there = apply::is_whole_there(&stored.status, &status);
-            self.queue.want(key, apply::replaced(stored, status), is_there, self.now);
+        if let Some(lists) = self.statuses.get(key).and_then(|stored| ReplacedLists::of(stored, status)) {
+            let is_there = lists.are_there();
+            self.queue.want(key, StatusWrite::Replace(lists), is_there, self.now);
         }
     }
 }

@@ -98,15 +98,7 @@ mod tests {
     fn stored(all: &[(&str, Value)]) -> StoredStatuses {
         let one = |(name, status): &(&str, Value)| {
             let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, *name);
-            (
-                key,
-                StoredStatus {
-                    uid: Some("u".to_owned()),
-                    generation: Some(1),
-                    status: status.clone(),
-                    ..StoredStatus::default()
-                },
-            )
+            (key, StoredStatus { uid: Some("u".to_owned()), generation: Some(1), status: status.clone() })
         };
         all.iter().map(one).collect()
     }

@@ -134,7 +134,7 @@ impl Site {
     }
 
     /// A TLSRoute at the Gateway, to a Service of its namespace.
-    fn route_of(&self, [_, namespace, name]: [&str; 3], hosts: &[&str]) {
+    pub(super) fn route_of(&self, [_, namespace, name]: [&str; 3], hosts: &[&str]) {
         let spec = json!({
             "parentRefs": [{"name": "edge", "namespace": "infra"}],
             "hostnames": hosts, "rules": [{"backendRefs": [{"name": "server", "port": 443}]}],

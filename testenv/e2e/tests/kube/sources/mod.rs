@@ -9,6 +9,7 @@ mod gateway_envoys;
 mod gateway_frontend;
 mod gateway_https;
 mod gateway_https_edits;
+mod gateway_label_edits;
 mod gateway_policies;
 mod gateway_secrets;
 mod gateway_upstreams;

@@ -121,8 +121,8 @@ proptest! {
                     for (key, value) in writes {
                         queue.done(&key, outcome, now);
                         other.done(&key, outcome, now);
-                        if outcome == WriteOutcome::Written {
-                            let status = StoredStatus { uid: Some("u".to_owned()), status: value["status"].clone(), ..StoredStatus::default() };
+                        if let StatusWrite::Apply(object) = value && outcome == WriteOutcome::Written {
+                            let status = StoredStatus { uid: Some("u".to_owned()), status: object["status"].clone(), ..StoredStatus::default() };
                             server.insert(key, status);
                         }
                     }

@@ -44,7 +44,7 @@ struct Entry<V> {
 pub(super) enum WriteOutcome {
     /// The server has it.
     Written,
-    /// There is no such object, or another one of its name: the source will show it.
+    /// There is no such object, or another one, or its status is another one than the one that was read: the source will show it.
     Gone,
     /// The server will not have it.
     Refused,
@@ -68,6 +68,10 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
     /// Sets the wanted status of an object, and whether the server has it already.
     pub(super) fn want(&mut self, key: &K, value: V, is_there: bool, now: Uptime) {
         let entry = self.objects.entry(key.clone()).or_insert_with(Entry::new);
+        // Nothing goes by it any more, and it is as large as the status.
+        if entry.written.as_ref().is_some_and(|(_, at)| now >= at.saturating_add(REPEAT_AFTER)) {
+            entry.written = None;
+        }
         // A write that is under way may have overwritten it already.
         let is_last = entry.in_flight.as_ref().is_none_or(|under_way| *under_way == value);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
