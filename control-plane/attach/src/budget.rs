@@ -20,9 +20,9 @@ const MAX_OF_ROUTE: usize = 4_096;
 /// The most of all routes of one namespace at one Gateway.
 const MAX_AT_GATEWAY: usize = 16_384;
 /// The most of all routes of one namespace: one of many Gateways must not leave the others without a place.
-const MAX_OF_NAMESPACE: usize = 32_768;
+pub(crate) const MAX_OF_NAMESPACE: usize = 32_768;
 /// The most of all routes.
-const MAX_IN_ALL: usize = 262_144;
+pub(crate) const MAX_IN_ALL: usize = 262_144;
 
 /// The most ports of Services to which the routes of one namespace lead at one Gateway.
 const MAX_SERVICES_OF_NAMESPACE_AT_GATEWAY: usize = 128;

@@ -10,6 +10,7 @@ use crate::input::Inventory;
 use crate::listener::JudgedListener;
 use crate::past::{PastClaim, PastHolders};
 use crate::route::{Attachment, JudgedRoute};
+use crate::succession::{NewClaim, Turn, in_turn};
 
 /// A host name at a listener: the indices of Gateway and listener, and the name.
 pub(crate) type Site = (usize, usize, HostPattern);
@@ -108,8 +109,8 @@ impl<'a> HostClaims<'a> {
     /// 2. A host name that an `UpstreamCluster` owns is that cluster's; a route has it only if it leads to this cluster alone.
     /// 3. A route that had the name in the settlement before has it, as long as it claims it: an edit of an older route, which
     ///    adds the name or a wildcard above it, must not take its clients over.
-    /// 4. Of several others the one that comes first has it, whether it is accepted or not: a typing error in it must not hand its
-    ///    clients to another route.
+    /// 4. Of several others those of the namespace of the route that had it go first, so that a name moves within a namespace; then the
+    ///    one that comes first has it, whether it is accepted or not: a typing error in it must not hand its clients to another route.
     /// 5. A route with a wildcard has all names below it that were not taken, and shares them with routes of its own namespace only: a
     ///    narrower route of another one would take over its clients.
     pub(crate) fn settle(attachments: &[(usize, usize, &Attachment)], rights: ClaimRights<'a, '_>) -> Self {
@@ -137,7 +138,7 @@ impl<'a> HostClaims<'a> {
         }
         former.into_iter().for_each(|(index, site)| claims.keep(index, site, rights));
         let contested: Vec<(usize, Site)> =
-            new.into_iter().filter_map(|(index, site)| claims.claim(index, site, rights)).collect();
+            in_turn(new, rights).into_iter().filter_map(|claim| claims.claim(claim, rights)).collect();
         claims.name_wildcards();
         let by_age = |(index, site): &(usize, Site)| claims.hold(*index, site, rights) == Holder::Route(*index);
         claims.held_before = contested.into_iter().filter(by_age).map(|(_, site)| site).collect();
@@ -166,7 +167,7 @@ impl<'a> HostClaims<'a> {
         self.held_before.contains(site)
     }
 
-    /// Gives a host name to the route that had it before.
+    /// Gives a host name to the route that had it before, or to one of its namespace.
     fn keep(&mut self, index: usize, site: Site, rights: ClaimRights<'a, '_>) {
         if !matches!(self.holders.get(&site), Some(Holder::Route(_))) {
             let of_cluster = Self::of_cluster(index, &site.2, rights);
@@ -175,11 +176,19 @@ impl<'a> HostClaims<'a> {
     }
 
     /// Gives a host name that is free to a route, unless it is another one's. Yields the claim if a younger route has the name.
-    fn claim(&mut self, index: usize, site: Site, rights: ClaimRights<'a, '_>) -> Option<(usize, Site)> {
+    fn claim(
+        &mut self,
+        NewClaim { turn, route, site }: NewClaim,
+        rights: ClaimRights<'a, '_>,
+    ) -> Option<(usize, Site)> {
         match self.holders.get(&site) {
-            Some(Holder::Route(owner)) => (*owner > index).then_some((index, site)),
+            Some(Holder::Route(owner)) => (*owner > route).then_some((route, site)),
+            _ if turn == Turn::Inherited => {
+                self.keep(route, site, rights);
+                None
+            }
             _ => {
-                let holder = self.hold(index, &site, rights);
+                let holder = self.hold(route, &site, rights);
                 self.holders.insert(site, holder);
                 None
             }
@@ -201,7 +210,7 @@ impl<'a> HostClaims<'a> {
     /// The holder of a host name that an `UpstreamCluster` owns and a route claims.
     fn of_cluster(index: usize, host: &HostPattern, rights: ClaimRights<'a, '_>) -> Option<Holder<'a>> {
         let owner = rights.clusters.owner(host)?;
-        let leads_there = rights.routes.get(index).and_then(JudgedRoute::only_cluster) == Some(owner);
+        let leads_there = rights.routes.get(index).is_some_and(|route| route.means_only(owner));
         Some(if leads_there { Holder::Route(index) } else { Holder::Cluster(owner) })
     }
 

@@ -24,11 +24,11 @@ struct FormerRoute {
 }
 
 /// A host name of a route.
-struct HeldName<'a> {
-    route: &'a (RouteKind, ObjectName),
-    uid: Option<&'a str>,
+pub(crate) struct HeldName<'a> {
+    pub(crate) route: &'a (RouteKind, ObjectName),
+    pub(crate) uid: Option<&'a str>,
     /// Gateway, port and name.
-    place: (&'a ObjectName, u16, &'a HostPattern),
+    pub(crate) place: (&'a ObjectName, u16, &'a HostPattern),
 }
 
 /// The host names that a route held at a Gateway.
@@ -37,6 +37,9 @@ pub(crate) struct FormerNames<'a>(&'a NamesByPort);
 
 /// Host names by their ports.
 pub(crate) type NamesByPort = BTreeMap<u16, BTreeSet<HostPattern>>;
+
+/// The namespaces of the routes that held host names, by Gateway, port and name.
+pub(crate) type HolderNamespaces<'a> = HashMap<&'a ObjectName, BTreeMap<u16, HashMap<&'a HostPattern, &'a str>>>;
 
 impl FormerHolders {
     /// Adds those that the status of a route lists, by the UID that the status is of.
@@ -129,13 +132,43 @@ impl FormerHolders {
         found
     }
 
-    fn add_name(&mut self, name: &HeldName<'_>) {
+    /// The namespaces of the holders. Of two routes with a name the first one counts.
+    pub(crate) fn namespaces(&self) -> HolderNamespaces<'_> {
+        let mut all = HolderNamespaces::new();
+        for ((_, route), former) in &self.0 {
+            for (gateway, ports) in &former.names {
+                let at_gateway = all.entry(gateway).or_default();
+                for (port, hosts) in ports {
+                    let at_port = at_gateway.entry(*port).or_default();
+                    for host in hosts {
+                        at_port.entry(host).or_insert(route.namespace.as_str());
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Those at some Gateways.
+    pub(crate) fn at_gateways(&self, is_wanted: impl Fn(&ObjectName) -> bool) -> Self {
+        let mut found = Self::default();
+        for (route, former) in &self.0 {
+            for (gateway, names) in former.names.iter().filter(|(gateway, _)| is_wanted(gateway)) {
+                found.add(route.0, (&route.1, former.uid.as_deref()), gateway, names.clone());
+            }
+        }
+        found
+    }
+
+    /// Adds one.
+    pub(crate) fn add_name(&mut self, name: &HeldName<'_>) {
         let ((kind, route), (gateway, port, host)) = (name.route, name.place);
         let ports = self.at(*kind, route, name.uid).entry(gateway.clone()).or_default();
         ports.entry(port).or_default().insert(host.clone());
     }
 
-    fn each(&self) -> impl Iterator<Item = HeldName<'_>> {
+    /// Each of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = HeldName<'_>> {
         self.0.iter().flat_map(|(route, former)| {
             let uid = former.uid.as_deref();
             let ports = former.names.iter().flat_map(|(gateway, ports)| ports.iter().map(move |one| (gateway, one)));
@@ -145,7 +178,8 @@ impl FormerHolders {
         })
     }
 
-    fn has(&self, HeldName { route, uid, place: (gateway, port, host) }: &HeldName<'_>) -> bool {
+    /// Whether the same route has the same name here.
+    pub(crate) fn has(&self, HeldName { route, uid, place: (gateway, port, host) }: &HeldName<'_>) -> bool {
         let names = self.0.get(route).filter(|former| former.uid.as_deref() == *uid);
         names.and_then(|former| former.names.get(*gateway)).is_some_and(|names| FormerNames(names).has(*port, host))
     }

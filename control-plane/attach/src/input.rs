@@ -89,7 +89,7 @@ pub struct Inventory {
     pub door_policies: DoorPolicies,
     /// Policies that are attached to `KubernetesUpstreams`.
     pub upstream_policies: UpstreamPolicies,
-    /// Those that are left out at an `UpstreamCluster`, and why.
+    /// Those that do not fit an `UpstreamCluster` or a `KubernetesUpstream`, and why.
     pub unfit_policies: BTreeMap<UnfitPolicy, String>,
 }
 

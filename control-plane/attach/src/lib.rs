@@ -37,6 +37,8 @@ mod route_parents;
 mod served;
 mod shared_room;
 mod status;
+mod succession;
+mod unclassed;
 mod upstream;
 mod verdict;
 mod withheld_budget;
@@ -148,7 +150,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         upstreams: upstreams.verdicts(),
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
             .served(),
-        holders: Arc::new(claims.into_holders(&routes, &gateways)),
+        holders: Arc::new(unclassed::with_kept(claims.into_holders(&routes, &gateways), objects, &rights)),
     }
 }
 

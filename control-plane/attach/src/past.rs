@@ -1,9 +1,10 @@
 //! The past of claims to host names.
 
 use crate::gateway::JudgedGateway;
-use crate::holders::{FormerHolders, FormerNames};
+use crate::holders::{FormerHolders, FormerNames, HolderNamespaces};
 use crate::host::HostPattern;
 use crate::input::Inventory;
+use crate::name::ObjectName;
 use crate::route::JudgedRoute;
 
 /// The holders of before.
@@ -35,6 +36,16 @@ pub(crate) enum PastClaim {
 impl<'a> PastHolders<'a> {
     pub(crate) fn of(inventory: &'a Inventory) -> Self {
         Self { former: &inventory.former_holders, listed: &inventory.listed_holders }
+    }
+
+    /// The namespaces of those that held names: by the lists that are news, and in the judgement before.
+    pub(crate) fn namespaces(self) -> [HolderNamespaces<'a>; 2] {
+        [self.listed.namespaces(), self.former.namespaces()]
+    }
+
+    /// The names that were held at some Gateways: by the lists that are news, and in the judgement before.
+    pub(crate) fn at_gateways(self, is_wanted: impl Fn(&ObjectName) -> bool) -> [FormerHolders; 2] {
+        [self.listed.at_gateways(&is_wanted), self.former.at_gateways(&is_wanted)]
     }
 
     pub(crate) fn claims<'b>(self, route: &JudgedRoute<'_>, gateway: &'a JudgedGateway<'b>) -> PastClaims<'a, 'b> {

@@ -27,7 +27,7 @@ pub(crate) struct RoutedCluster {
     pub(crate) document: Arc<Value>,
     /// The rules of an upstream, with the policies of these.
     pub(crate) rules: Option<Arc<Value>>,
-    /// The policies that are left out, and why.
+    /// The policies that do not fit, and why: they are left out, and close a route to an upstream.
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn routes(
     RoutedObjects::of(objects, &attached.at_upstreams).routes(&routes, &attached.at_doors)
 }
 
-/// The policies that are left out at the clusters and upstreams behind their doors, and why. `at_upstreams` are those that upstreams have
+/// The policies that do not fit the clusters and upstreams behind their doors, and why. `at_upstreams` are those that upstreams have
 /// themselves.
 pub(crate) fn unfit(
     attached: &Attached,

@@ -41,7 +41,7 @@ pub struct RefusedClusters {
     pub connections: BTreeMap<String, String>,
     /// No request may be sent.
     pub requests: BTreeMap<String, String>,
-    /// Policies of Gateways, listeners and routes that are left out at a cluster, and why.
+    /// Policies of Gateways, listeners and routes that do not fit a cluster or an upstream, and why.
     pub policies: BTreeMap<UnfitPolicy, String>,
 }
 

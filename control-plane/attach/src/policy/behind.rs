@@ -1,4 +1,4 @@
-//! Objects behind doors with policies: each policy that fits, and why another one is left out.
+//! Objects behind doors with policies: each policy that fits, and why another one does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::cluster::refusals;
 use super::unfit::UnfitPolicy;
 
-/// Which policies of doors are left out.
+/// Which policies of doors do not fit.
 #[derive(Default)]
 struct FitMarks {
     fit: BTreeSet<UnfitPolicy>,
@@ -41,7 +41,7 @@ impl FitMarks {
 
 /// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies
 /// that are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
-/// owner's edits.
+/// owner's edits, and a policy of a Gateway closes none of the clusters behind it by one field.
 pub fn behind_doors<'a>(
     document: &Arc<Value>,
     cluster: &str,
@@ -51,7 +51,8 @@ pub fn behind_doors<'a>(
 }
 
 /// The rules of a `KubernetesUpstream` for requests that come by doors with these policies, the widest door's first, and the policies that
-/// are left out, and why. `rules` are those of the upstream itself.
+/// do not fit, and why: no request is judged without one of them, because a tenant would lift what it denies. `rules` are those of the
+/// upstream itself.
 pub fn upstream_behind_doors<'a>(
     raw: &KubernetesUpstream,
     material: &UpstreamMaterial,

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_api::{MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget, check_door_fields};
+use portcullis_api::{
+    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget, check_door_fields, upstream_of_key,
+};
 use portcullis_gateway_api::{GATEWAY_API_GROUP, Gateway, GatewayClass, HttpRoute, ParentReference};
 
 use super::unfit::UnfitPolicy;
@@ -178,23 +180,26 @@ pub(super) fn outcome(settled: &Result<PolicyInEffect, Rejection>) -> PolicyOutc
 }
 
 /// The conditions of an object that policies of doors hold for: one for each kind. `cluster` is the one behind a route, and `unfit`
-/// are those that are left out at clusters, and why.
+/// are those that do not fit clusters, and why: they are left out there, and close the routes to upstreams.
 pub(crate) fn affected_by(
     policies: &[&PolicyInEffect],
     cluster: Option<&str>,
     unfit: &BTreeMap<UnfitPolicy, String>,
 ) -> Vec<ConditionVerdict> {
+    let closes = cluster.is_some_and(|cluster| upstream_of_key(cluster).is_some());
+    let (reason, effect) =
+        if closes { ("UnsupportedPolicies", "closes the route") } else { ("PolicyLeftOut", "is left out") };
     let left_out = |one: &PolicyInEffect| {
         let (cluster, policy) = (cluster?.to_owned(), one.policy.clone());
         let why = unfit.get(&UnfitPolicy { cluster, kind: one.kind, policy })?;
-        Some(format!("{} {} is left out: {why}", one.kind, one.policy))
+        Some(format!("{} {} {effect}: {why}", one.kind, one.policy))
     };
     let of_kind = |kind: PolicyKind| {
         let all = policies.iter().copied().filter(|one| one.kind == kind);
         let (out, fit): (Vec<_>, Vec<_>) = all.partition(|one| left_out(one).is_some());
         let why: Vec<String> = out.into_iter().filter_map(left_out).collect();
-        let Some(condition) = affected(fit).pop() else {
-            let why = (!why.is_empty()).then(|| Rejection::new("PolicyLeftOut", why.join("; ")))?;
+        let Some(condition) = affected(fit).pop().filter(|_| why.is_empty() || !closes) else {
+            let why = (!why.is_empty()).then(|| Rejection::new(reason, why.join("; ")))?;
             return Some(ConditionVerdict::fails(kind.affected(), &why));
         };
         let message: Vec<String> = std::iter::once(condition.message).chain(why).collect();

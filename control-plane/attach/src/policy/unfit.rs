@@ -1,9 +1,9 @@
 use portcullis_api::PolicyKind;
 
-/// A policy of a door with which an `UpstreamCluster` behind that would be refused.
+/// A policy of a door with which an `UpstreamCluster` or a `KubernetesUpstream` behind that would be refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnfitPolicy {
-    /// The cluster.
+    /// The cluster; the key of an upstream.
     pub cluster: String,
     /// The policy's kind.
     pub kind: PolicyKind,

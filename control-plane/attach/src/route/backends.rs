@@ -53,6 +53,8 @@ pub(super) struct Resolved {
     pub(super) passed_clusters: Vec<String>,
     /// The clusters and upstreams to which requests may be sent, whether these can be or not.
     pub(super) requested_clusters: Vec<String>,
+    /// Whether a share would go anywhere else.
+    pub(super) leads_elsewhere: bool,
 }
 
 /// Everything that routes may refer to, and who may.
@@ -79,6 +81,7 @@ pub(super) fn resolve(kind: RouteKind, namespace: &str, rules: &JudgedRules<'_>,
             RouteKind::Http => &mut resolved.requested_clusters,
         };
         clusters.extend(is_cluster.then(|| resolver.key(reference)));
+        resolved.leads_elsewhere |= !is_cluster && (found.is_ok() || reference.weight > 0);
         match found {
             Ok((backend, is_assumed)) => {
                 let name = match &backend {

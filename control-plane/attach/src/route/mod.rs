@@ -43,6 +43,8 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) passed_clusters: Vec<String>,
     /// The clusters and upstreams to which its requests may be sent, whether these can be or not.
     pub(crate) requested_clusters: Vec<String>,
+    /// Whether a share of it would go anywhere else: to a Service, or to an object that is not there or that it may not refer to.
+    leads_elsewhere: bool,
 }
 
 /// Judges all routes, the first in order of creation first.
@@ -104,6 +106,7 @@ fn new<'a>(
         notes: Vec::new(),
         passed_clusters: Vec::new(),
         requested_clusters: Vec::new(),
+        leads_elsewhere: false,
     }
 }
 
@@ -115,6 +118,7 @@ impl JudgedRoute<'_> {
         self.unresolved = backends.unresolved;
         self.passed_clusters = backends.passed_clusters;
         self.requested_clusters = backends.requested_clusters;
+        self.leads_elsewhere = backends.leads_elsewhere;
         self.notes = rules.notes;
         self.notes.extend(backends.notes);
         self.refusal = self.refusal.or(rules.refusal);
@@ -132,7 +136,14 @@ impl JudgedRoute<'_> {
         self.refusal.as_ref().or_else(|| self.without_room.get(&gateway))
     }
 
-    /// The one `UpstreamCluster` that it leads to, if it leads nowhere else.
+    /// Whether it may lead to an `UpstreamCluster`, by its references, and leads nowhere else. One that is refused for a moment is led to
+    /// all the same: its names must not go from one route that leads there to another one meanwhile.
+    pub(crate) fn means_only(&self, cluster: &str) -> bool {
+        let mut clusters = self.passed_clusters.iter().chain(&self.requested_clusters).peekable();
+        !self.leads_elsewhere && clusters.peek().is_some() && clusters.all(|other| other == cluster)
+    }
+
+    /// The one `UpstreamCluster` that it leads to, if it leads nowhere else and this can be used.
     pub(crate) fn only_cluster(&self) -> Option<&str> {
         let mut clusters = self.backends.iter().map(|one| match &one.backend {
             ServedBackend::Cluster(name) => Some(name.as_str()),

@@ -11,27 +11,30 @@ use super::world::{gateway, inventory, listener};
 use crate::{Attached, HostPattern, Inventory, ListenerRole};
 
 const HOSTS: [&str; 7] = ["a.test", "*.test", "x.a.test", "*.a.test", "y.x.a.test", "*.x.a.test", "b.test"];
-const NAMES: [&str; 5] = ["a.test", "x.a.test", "y.x.a.test", "z.x.a.test", "b.test"];
+pub(super) const NAMES: [&str; 5] = ["a.test", "x.a.test", "y.x.a.test", "z.x.a.test", "b.test"];
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 const ROUTES: usize = 5;
 
 /// A route: its UID, and its host names by their indices.
-type Live = (String, Vec<usize>);
+pub(super) type Live = (String, Vec<usize>);
 /// Live routes, by their indices.
-type World = BTreeMap<usize, Live>;
+pub(super) type World = BTreeMap<usize, Live>;
 /// An event: a route, and its host names; none is its end.
-type Event = (usize, Vec<usize>);
+pub(super) type Event = (usize, Vec<usize>);
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let hosts = prop::collection::vec(0..HOSTS.len(), 0..4);
-    prop::collection::vec((0..ROUTES, hosts), 1..14)
+pub(super) fn event() -> impl Strategy<Value = Event> {
+    (0..ROUTES, prop::collection::vec(0..HOSTS.len(), 0..4))
 }
 
-fn namespace(route: usize) -> &'static str {
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    prop::collection::vec(event(), 1..14)
+}
+
+pub(super) fn namespace(route: usize) -> &'static str {
     NAMESPACES[route % NAMESPACES.len()]
 }
 
-fn happen(world: &mut World, (route, hosts): &Event, at: usize) {
+pub(super) fn happen(world: &mut World, (route, hosts): &Event, at: usize) {
     match (hosts.is_empty(), world.get_mut(route)) {
         (true, _) => drop(world.remove(route)),
         (false, Some((_, known))) => known.clone_from(hosts),
@@ -39,7 +42,7 @@ fn happen(world: &mut World, (route, hosts): &Event, at: usize) {
     }
 }
 
-fn documents(world: &World) -> Vec<Value> {
+pub(super) fn documents(world: &World) -> Vec<Value> {
     let listeners =
         [listener("l", 443, "TLS", ""), listener("n", 443, "TLS", "*.a.test"), listener("m", 8443, "TLS", "")];
     let routes = world.iter().map(|(index, (uid, hosts))| {
@@ -52,7 +55,7 @@ fn documents(world: &World) -> Vec<Value> {
 }
 
 /// The routes by port and host name.
-fn bound(attached: &Attached) -> BTreeMap<(u16, HostPattern), usize> {
+pub(super) fn bound(attached: &Attached) -> BTreeMap<(u16, HostPattern), usize> {
     let listeners = attached.served.iter().flat_map(|gateway| &gateway.listeners);
     let routes = listeners.flat_map(|listener| {
         let ListenerRole::Passthrough(table) = &listener.role else { panic!("{listener:?}") };
@@ -63,14 +66,18 @@ fn bound(attached: &Attached) -> BTreeMap<(u16, HostPattern), usize> {
 }
 
 /// Whether a route claims a host name at a port. The listener `n` has its own part of a wider wildcard.
-fn claims(world: &World, route: usize, uid: &str, (port, host): &(u16, HostPattern)) -> bool {
+pub(super) fn claims(world: &World, route: usize, uid: &str, (port, host): &(u16, HostPattern)) -> bool {
     let Some((_, hosts)) = world.get(&route).filter(|(own, _)| own == uid) else { return false };
     let has = |host: &str| hosts.iter().any(|own| HOSTS[*own] == host);
     has(&host.to_string()) || (*port == 443 && host.to_string() == "*.a.test" && has("*.test"))
 }
 
 /// The route that a client of a name reaches, with the host name by which it does.
-fn reached(bound: &BTreeMap<(u16, HostPattern), usize>, port: u16, name: &str) -> Option<(usize, (u16, HostPattern))> {
+pub(super) fn reached(
+    bound: &BTreeMap<(u16, HostPattern), usize>,
+    port: u16,
+    name: &str,
+) -> Option<(usize, (u16, HostPattern))> {
     let exact = HostPattern::parse(name).unwrap();
     let mut chain = std::iter::once(exact.clone()).chain(exact.wider());
     chain.find_map(|host| Some((*bound.get(&(port, host.clone()))?, (port, host))))

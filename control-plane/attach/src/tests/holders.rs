@@ -17,15 +17,15 @@ pub(super) fn route((name, uid): (&str, &str), namespace: &str, year: u32, hosts
     route
 }
 
-fn old(hosts: &[&str]) -> Value {
+pub(super) fn old(hosts: &[&str]) -> Value {
     route(("old", "1"), INFRA, 2020, hosts)
 }
 
-fn young(hosts: &[&str]) -> Value {
+pub(super) fn young(hosts: &[&str]) -> Value {
     route(("young", "2"), "b", 2024, hosts)
 }
 
-fn third(namespace: &str, hosts: &[&str]) -> Value {
+pub(super) fn third(namespace: &str, hosts: &[&str]) -> Value {
     route(("third", "3"), namespace, 2025, hosts)
 }
 
@@ -34,7 +34,7 @@ fn with_listeners(listeners: &[(&str, u16, &str)]) -> Value {
     gateway(&listeners.iter().map(of).collect())
 }
 
-fn open() -> Value {
+pub(super) fn open() -> Value {
     with_listeners(&[("l", 443, "")])
 }
 
@@ -138,7 +138,7 @@ fn host_name_passes_on_when_its_route_lets_go() {
         ("it claims others", vec![open(), claims(), young(&["z.test"]), third("c", &["x.test"])], "bound l x.test old"),
         ("then by age", vec![open(), old(&["y.test"]), third("c", &["x.test"])], "bound l x.test third"),
         ("it is deleted", vec![open(), claims(), third("c", &["x.test"])], "bound l x.test old"),
-        ("another one has its name", vec![open(), claims(), successor], "bound l x.test old"),
+        ("another one has its name", vec![open(), claims(), successor], "bound l x.test young"),
         ("it is not allowed", vec![gateway(&json!([same])), claims(), young(&["x.test"])], "bound l x.test old"),
         ("another port", vec![with_listeners(&[("l", 8443, "")]), claims(), young(&["x.test"])], "bound l x.test old"),
     ] {

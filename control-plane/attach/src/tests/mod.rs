@@ -9,6 +9,8 @@ mod holder_events;
 mod holders;
 mod hosts;
 mod listeners;
+mod moves;
+mod moves_properties;
 mod ownership;
 mod parents;
 mod properties;

@@ -30,7 +30,7 @@ pub(crate) struct Environment {
     pub(crate) clusters: Vec<ServedCluster>,
     /// Those behind HTTPRoutes, each under the host names of a route.
     pub(crate) routed: Vec<ServedCluster>,
-    /// Host names of HTTPRoutes that are closed, and why: the upstream behind them is refused.
+    /// Host names of HTTPRoutes that are closed, and why: the upstream behind them is refused, or a policy does not fit it.
     pub(super) closed: Vec<(AllowedHosts, String)>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
@@ -157,6 +157,11 @@ impl Environment {
             Some(rules) => {
                 let namespace = document.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
                 let name = upstream_key(namespace, name_of(&document));
+                if !unfit.is_empty() {
+                    let [_, all] = hosts_of;
+                    self.closed.push((all, closed_by(&unfit)));
+                    return Ok(());
+                }
                 match explain_upstream(&document, rules, settings.shared()) {
                     Ok(read) => (name, None, read),
                     Err(problems) => {
@@ -305,6 +310,13 @@ impl ExplainedObjects {
         let found = find(0).or_else(|| find(1))?;
         self.names().nth(found)
     }
+}
+
+/// The words about a route that policies close.
+fn closed_by(unfit: &BTreeMap<UnfitPolicy, String>) -> String {
+    let one = |(UnfitPolicy { kind, policy, .. }, why): (&UnfitPolicy, &String)| format!("{kind} {policy}: {why}");
+    let all: Vec<String> = unfit.iter().map(one).collect();
+    format!("connections of the route are closed, because policies do not fit: {}", all.join("; "))
 }
 
 pub(crate) fn name_of(document: &Value) -> &str {

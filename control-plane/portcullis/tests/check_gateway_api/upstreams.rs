@@ -193,3 +193,28 @@ fn requests_for_an_upstream_are_explained_by_its_policies() {
         "{answer:#}"
     );
 }
+
+/// A denial of the Gateway that asks for the user, at an upstream whose servers find that out.
+#[test]
+fn policy_that_does_not_fit_an_upstream_closes_its_route() {
+    let at = "{group: gateway.networking.k8s.io, kind: Gateway, name: g}";
+    let rule = "{verbs: ['*'], apiGroups: ['*'], resources: ['*'], userGroups: [contractors]}";
+    let denial = format!("    dispatchPolicies: [{{rules: [{rule}], portcullis: {{action: Deny}}}}]\n");
+    let denial = policy("DispatchPolicy", at, &denial).replace("namespace: team-a", "namespace: infra");
+    let by_header = UPSTREAM.replace("  serverName:", "  upstreamIdentity: RequestHeader\n  serverName:");
+    let route = upstream_route();
+    for (upstream, is_open) in [(UPSTREAM, true), (by_header.as_str(), false)] {
+        let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, upstream, UPSTREAM_GRANT, &denial], &[]);
+        let text = lines.join("\n");
+        assert_eq!(code == Some(0), is_open, "{text}");
+        assert_eq!(text.contains("UnsupportedPolicies"), !is_open, "{text}");
+        assert_eq!(text.contains("DispatchPolicy infra/dispatchpolicy closes the route"), !is_open, "{text}");
+    }
+    let open = GATEWAY.replace("from: Selector, selector: {matchLabels: {team: a}}", "from: All");
+    let objects = [open.as_str(), &route, &by_header, UPSTREAM_GRANT, &denial];
+    let (_, lines) =
+        run("explain", &objects, &["GET", "/version", "--host", "a.test", "--user", "alice", "-o", "json"]);
+    let answer: Value = serde_json::from_str(&lines.join("\n")).unwrap();
+    let error = answer["error"].as_str().unwrap_or_default();
+    assert!(error.contains("DispatchPolicy infra/dispatchpolicy: KubernetesUpstream team-a/prod"), "{answer:#}");
+}

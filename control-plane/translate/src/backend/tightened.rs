@@ -17,7 +17,7 @@ pub(crate) type Tightenings = BTreeMap<(String, Vec<Door>), Arc<Tightening>>;
 #[derive(Debug)]
 pub(crate) struct Tightening {
     pub(crate) rules: DoorRules,
-    /// The policies that are left out, and why.
+    /// The policies that do not fit, and why.
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
 }
 
@@ -28,8 +28,8 @@ pub(crate) enum DoorRules {
     Own,
     /// Those with policies of the door, and the cluster's own host names. Pools, credentials and the generation are the cluster's.
     Tightened(Box<ClusterConfig>),
-    /// None: all connections are closed.
-    Closed,
+    /// None: all connections are closed, because of these policies; without any the object cannot be judged with them.
+    Closed(Arc<str>),
 }
 
 /// The tightenings of the last translation.
@@ -104,7 +104,7 @@ impl KnownTightenings {
     pub(crate) fn text(&self) -> usize {
         let text = |known: &KnownTightening| match &known.made.rules {
             DoorRules::Tightened(config) => serde_json::to_vec(config).unwrap().len(),
-            DoorRules::Own | DoorRules::Closed => 0,
+            DoorRules::Own | DoorRules::Closed(_) => 0,
         };
         self.0.values().map(text).sum()
     }
@@ -135,9 +135,13 @@ impl Tightening {
     ) -> Self {
         let ResolvedUpstream { document, material, rules } = upstream;
         let Ok(raw) = parse_upstream(document) else {
-            return Self { rules: DoorRules::Closed, unfit: BTreeMap::new() };
+            return Self { rules: DoorRules::Closed(Arc::default()), unfit: BTreeMap::new() };
         };
         let (tightened, unfit) = upstream_behind_doors(&raw, material, rules, policies);
+        // Served without it, its author could lift what a Gateway denies, by a field that the denial does not fit to.
+        if !unfit.is_empty() {
+            return Self { rules: DoorRules::Closed(in_words(&unfit).into()), unfit };
+        }
         // A limit that is lowered may not be there.
         if tightened.get("spec") == rules.get("spec") {
             return Self { rules: DoorRules::Own, unfit };
@@ -147,10 +151,15 @@ impl Tightening {
     }
 }
 
+fn in_words(unfit: &BTreeMap<UnfitPolicy, String>) -> String {
+    let one = |(UnfitPolicy { kind, policy, .. }, why): (&UnfitPolicy, &String)| format!("{kind} {policy}: {why}");
+    unfit.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
 impl DoorRules {
     /// Those of a tightened cluster; none if it is refused.
     fn of(tightened: Option<Cluster>, open: &OpenCluster, settings: &Settings) -> Self {
-        let Some(cluster) = tightened else { return Self::Closed };
+        let Some(cluster) = tightened else { return Self::Closed(Arc::default()) };
         // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
         let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
         Self::Tightened(Box::new(config))

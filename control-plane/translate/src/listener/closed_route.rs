@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use super::config_room::{
     MAX_BYTES_IN_ALL, MAX_BYTES_OF_NAMESPACE, MAX_CONFIG_BYTES, MAX_TIGHTENED_BYTES, MAX_TIGHTENED_BYTES_OF_NAMESPACE,
@@ -6,7 +7,7 @@ use super::config_room::{
 use super::gateway_budget::{MAX_BITS, MAX_BITS_OF_NAMESPACE};
 
 /// Why the connections of an accepted route are closed at a listener, where neither the route nor its cluster is the reason by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClosedBecause {
     /// The client addresses of clusters take more of Envoy's memory than there is for routes.
     ClientAddresses,
@@ -14,20 +15,20 @@ pub(super) enum ClosedBecause {
     Configurations,
     /// The cluster and the Gateway both verify handshakes, by different CAs.
     ClientAuthorities,
-    /// Policies hold for the route by which what is behind it cannot be judged.
-    Policies,
+    /// Policies hold for the route by which what is behind it cannot be judged: these, as far as they are known.
+    Policies(Arc<str>),
     /// The Gateway's namespace or the route's has policies that are not known.
     UnreadPolicies,
 }
 
 impl ClosedBecause {
     /// The reason of a condition.
-    pub(super) fn reason(self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::ClientAddresses => "TooManyClientAddresses",
             Self::Configurations => "TooManyConfigurations",
             Self::ClientAuthorities => "DifferentClientAuthorities",
-            Self::Policies => "UnsupportedPolicies",
+            Self::Policies(_) => "UnsupportedPolicies",
             Self::UnreadPolicies => "TooManyPolicies",
         }
     }
@@ -53,9 +54,12 @@ impl fmt::Display for ClosedBecause {
                 MAX_BYTES_OF_NAMESPACE >> 20,
                 MAX_BYTES_IN_ALL >> 20
             ),
-            Self::Policies => f.write_str(
-                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them",
-            ),
+            Self::Policies(which) => {
+                f.write_str(
+                    "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them",
+                )?;
+                if which.is_empty() { Ok(()) } else { write!(f, ": {which}") }
+            }
             Self::UnreadPolicies => f.write_str(
                 "the namespace of the route or of its Gateway has more DispatchPolicies or FlowControlPolicies than are looked at, and \
                  one that is not may be attached there",

@@ -199,7 +199,7 @@ impl GatewayListeners<'_> {
         let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
         for RouteChain { listener, route, chain, closed, because } in chains {
-            referred.close(route, because.map(|because| self.closure(listener, because)));
+            referred.close(route, because.map(|because| self.closure(listener, &because)));
             let chain = chain.unwrap_or_else(|| closed.clone());
             let (chains, fallback) = of_routes.entry(format!("{} {}", route.kind, route.route)).or_default();
             chains.push(chain);
@@ -225,7 +225,7 @@ impl GatewayListeners<'_> {
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
-    fn closure(&self, listener: &ServedListener, because: ClosedBecause) -> RouteClosure {
+    fn closure(&self, listener: &ServedListener, because: &ClosedBecause) -> RouteClosure {
         RouteClosure {
             gateway: self.gateway.gateway.clone(),
             listener: listener.name.clone(),

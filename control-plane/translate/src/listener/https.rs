@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;
@@ -171,7 +172,7 @@ impl<'a> HttpsInput<'a> {
         match &tightened.rules {
             DoorRules::Own => Ok(own()),
             DoorRules::Tightened(config) => Ok(JudgedRoute { variant, config }),
-            DoorRules::Closed => Err(ClosedBecause::Policies),
+            DoorRules::Closed(which) => Err(ClosedBecause::Policies(Arc::clone(which))),
         }
     }
 
@@ -217,7 +218,7 @@ impl HttpsListener<'_> {
     pub(super) fn closed_because(&self, route: &BoundRoute) -> Option<ClosedBecause> {
         let open = self.input.open(route)?;
         match self.input.judged(self.name, route, open) {
-            Ok(judged) => self.closed.get(&(open.cluster.name.as_str(), judged.variant)).copied(),
+            Ok(judged) => self.closed.get(&(open.cluster.name.as_str(), judged.variant)).cloned(),
             Err(because) => Some(because),
         }
     }

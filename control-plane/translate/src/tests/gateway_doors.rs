@@ -266,24 +266,42 @@ fn denials_of_doors_hold_for_an_upstream() {
     }
 }
 
+/// The upstream's author would lift by one field what a Gateway's operator denies. No entry of the policy has to be by the user for that.
 #[test]
-fn policy_that_an_upstream_cannot_have_is_named_and_left_out() {
-    let pki = Pki::new();
-    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
-    add(&mut world, &pki, "team-a", "prod", |document| {
-        document["spec"]["upstreamIdentity"] = json!("RequestHeader");
-    });
-    // The servers find out users.
-    let rules = json!([{"verbs": ["*"], "nonResourceURLs": ["/x"], "users": ["mallory"]}]);
-    let fields = json!({"dispatchPolicies": [{"rules": rules, "portcullis": {"action": "Deny"}}]});
-    let by_user = policy(PolicyKind::Dispatch, "team/by-user", fields);
-    let policies = vec![(of_route("a"), vec![by_user, denies("team/x", "/y")])];
-    let gateway = served(vec![("a.test", route("a", vec![cluster(KEY, 1)], 0))], policies);
-    let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
-    assert_eq!(shown(&routes_to(&group, KEY)), [r#"*/team/a denies ["/y"] for ["a.test"]: *"#]);
-    let refused = translator.refused([], [], &world.input(&[]));
-    let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
-    assert_eq!(unfit, [(KEY, "team/by-user")]);
+fn policy_that_does_not_fit_an_upstream_closes_its_routes() {
+    let deny = |rule: Value| json!({"rules": [rule], "portcullis": {"action": "Deny"}});
+    let contractors = json!({"verbs": ["*"], "nonResourceURLs": ["/x"], "userGroups": ["contractors"]});
+    let fields =
+        json!({"dispatchPolicies": [deny(json!({"verbs": ["*"], "nonResourceURLs": ["/y"]})), deny(contractors)]});
+    let gateway = Door::Gateway(ObjectName::new("infra", "edge"));
+    for (door, name) in [(gateway, "infra/denials"), (at_listener(), "infra/denials"), (of_route("a"), "team/denials")]
+    {
+        let pki = Pki::new();
+        let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+        add(&mut world, &pki, "team-a", "other", |_| {});
+        let mut made = |identity: &str| {
+            add(&mut world, &pki, "team-a", "prod", |document| document["spec"]["upstreamIdentity"] = json!(identity));
+            let routes = [("a.test", "a", KEY), ("b.test", "b", "team-a/other"), ("c.test", "c", NAME)];
+            let routes = routes.map(|(host, name, to)| (host, route(name, vec![cluster(to, 1)], 0)));
+            let policies = vec![(door.clone(), vec![policy(PolicyKind::Dispatch, name, fields.clone())])];
+            let gateway = Arc::new(served(routes.into(), policies));
+            let group = world.translate(&mut translator, &[gateway]).into_values().next().unwrap();
+            let closed = ["a.test", "b.test", "c.test"].map(|host| is_closed(&chain_of(&group, host)));
+            let unfit = translator.refused([], [], &world.input(&[])).policies;
+            let unfit: Vec<_> = unfit.into_keys().map(|one| (one.cluster, one.policy)).collect();
+            (closed, translator.closures(), unfit)
+        };
+        let (closed, closures, unfit) = made("Impersonate");
+        assert_eq!((closed, closures.len(), unfit), ([false; 3], 0, vec![]), "{door}");
+        // The servers find out users.
+        let (closed, closures, unfit) = made("RequestHeader");
+        assert_eq!(closed, [true, false, false], "{door}");
+        assert_eq!(unfit, [(KEY.to_owned(), name.to_owned())], "{door}");
+        let found: Vec<_> = closures.values().flatten().map(|one| (one.reason, one.message.as_str())).collect();
+        let [("UnsupportedPolicies", message)] = found[..] else { panic!("{door}: {found:?}") };
+        let why = format!("DispatchPolicy {name}: KubernetesUpstream {KEY} would be refused with it: spec.");
+        assert!(message.contains(&why), "{door}: {message}");
+    }
 }
 
 /// One that was left out may deny.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use portcullis_api::PolicyKind::{Dispatch, FlowControl, UpstreamIdentity};
-use portcullis_api::{PolicyKind, PolicyRole, upstream_rules};
+use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole, assumed_material, parse_upstream, upstream_rules};
 use serde_json::{Value, json};
 
 use super::doors::{listed, objects};
 use super::{HOME, attach_policies, denial, limit, policy, rules, targets, told};
-use crate::policy::{AttachedPolicies, DoorTargets, PolicyTargets};
+use crate::policy::{AttachedPolicies, DoorTargets, PolicyTargets, affected_by, upstream_behind_doors};
 use crate::{DoorPolicies, ObjectName};
 
 fn at_upstream(name: &str) -> Value {
@@ -140,5 +140,38 @@ fn upstream_of_a_namespace_with_too_many_policies_is_closed() {
     for (cluster, is_closed) in [("team-a/prod", true), ("team-b/prod", false), ("team-a", false)] {
         assert_eq!(doors.are_unread(&gateway, "https", &route, cluster), is_closed, "{cluster}");
         assert_eq!(of_gateway(cluster).are_unread(&gateway, "https", &route, cluster), is_closed, "{cluster}");
+    }
+}
+
+/// A denial of a Gateway that asks for the user, at an upstream whose servers find that out.
+#[test]
+fn policy_that_does_not_fit_an_upstream_closes_the_route() {
+    let mut document = with_upstream().upstreams[&prod()].as_ref().clone();
+    document["spec"]["references"] = ["upstreamCA", "clientCA", "client"]
+        .map(|name| (name.to_owned(), json!({"secret": {"name": name.to_lowercase()}})))
+        .into_iter()
+        .collect();
+    let in_effect = |name: &str, rule: Value| {
+        let fields = json!({"dispatchPolicies": [{"rules": [rule], "portcullis": {"action": "Deny"}}]});
+        let (policy, why) = (name.to_owned(), "overrides".to_owned());
+        let (uid, role, fields) = (None, PolicyRole::Tightens, Ok(Arc::new(fields)));
+        PolicyInEffect { kind: Dispatch, policy, uid, role, why, fields }
+    };
+    let contractors = json!({"verbs": ["*"], "nonResourceURLs": ["/x"], "userGroups": ["contractors"]});
+    let by_user = in_effect("infra/contractors", contractors);
+    let by_path = in_effect("team-a/path", json!({"verbs": ["*"], "nonResourceURLs": ["/y"]}));
+    for (identity, is_open) in [("Impersonate", true), ("RequestHeader", false)] {
+        document["spec"]["upstreamIdentity"] = json!(identity);
+        let raw = parse_upstream(&document).unwrap();
+        let all = [&by_user, &by_path];
+        let (_, unfit) = upstream_behind_doors(&raw, &assumed_material(&raw), &upstream_rules(&[]), all);
+        assert_eq!(unfit.is_empty(), is_open, "{identity}: {unfit:?}");
+        let condition = affected_by(&all, Some("team-a/prod"), &unfit).remove(0);
+        assert_eq!(condition.status, is_open, "{identity}: {}", condition.message);
+        if !is_open {
+            let why = "DispatchPolicy infra/contractors closes the route: KubernetesUpstream team-a/prod would be refused with it: spec.";
+            assert_eq!(condition.reason, "UnsupportedPolicies");
+            assert!(condition.message.starts_with(why), "{}", condition.message);
+        }
     }
 }

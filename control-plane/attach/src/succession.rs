@@ -1,0 +1,75 @@
+//! The order of new claims to host names: a name that a route let go of passes on within its namespace, as far as another route there
+//! claims it.
+
+use std::collections::HashSet;
+
+use crate::claims::{ClaimRights, Site};
+use crate::holders::HolderNamespaces;
+use crate::host::HostPattern;
+use crate::name::ObjectName;
+
+/// The turn of a new claim. The first of these is the first to be settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Turn {
+    /// A route of the claim's namespace held the name. A wildcard above it that is another namespace's had no request of it, and gets
+    /// none.
+    Inherited,
+    /// A route of the claim's namespace held the narrowest wildcard above the name.
+    InheritedBelow,
+    /// Neither.
+    Free,
+    /// A route of another namespace held the name or the narrowest wildcard above it, and one of that namespace claims a wildcard above
+    /// the name now: it goes on to have the clients.
+    Covered,
+}
+
+/// A claim to a host name by a route, by its index, which did not hold it.
+pub(crate) struct NewClaim {
+    pub(crate) turn: Turn,
+    pub(crate) route: usize,
+    pub(crate) site: Site,
+}
+
+/// Claims by their turns; those of one turn in the order that they have, which is that of age.
+pub(crate) fn in_turn(claims: Vec<(usize, Site)>, rights: ClaimRights<'_, '_>) -> Vec<NewClaim> {
+    let claims = turns(&claims, rights).into_iter().zip(claims);
+    let mut claims: Vec<NewClaim> = claims.map(|(turn, (route, site))| NewClaim { turn, route, site }).collect();
+    claims.sort_by_key(|claim| claim.turn);
+    claims
+}
+
+fn turns(claims: &[(usize, Site)], rights: ClaimRights<'_, '_>) -> Vec<Turn> {
+    // It takes time by all names that are held.
+    let last = if claims.is_empty() { LastHolders::default() } else { LastHolders(rights.past.namespaces()) };
+    let namespace = |route: usize| rights.routes.get(route).map(|route| route.name.namespace.as_str());
+    let wildcards = claims.iter().filter(|(_, site)| matches!(site.2, HostPattern::Wildcard(_)));
+    let wildcards: HashSet<(&str, usize, usize, &HostPattern)> = wildcards
+        .filter_map(|(route, (gateway, listener, host))| Some((namespace(*route)?, *gateway, *listener, host)))
+        .collect();
+    let turn = |route: usize, (gateway, listener, host): &Site| {
+        let judged = rights.gateways.get(*gateway)?;
+        let (holder, is_same) = last.of(&judged.name, judged.leading_port(*listener)?, host)?;
+        if Some(holder) == namespace(route) {
+            return Some(if is_same { Turn::Inherited } else { Turn::InheritedBelow });
+        }
+        let is_covered = host.wider().any(|wider| wildcards.contains(&(holder, *gateway, *listener, &wider)));
+        is_covered.then_some(Turn::Covered)
+    };
+    claims.iter().map(|(route, site)| turn(*route, site).unwrap_or(Turn::Free)).collect()
+}
+
+/// The namespaces of the routes that held names until this settlement: by lists, which go before, and by the settlement before.
+#[derive(Default)]
+struct LastHolders<'a>([HolderNamespaces<'a>; 2]);
+
+impl<'a> LastHolders<'a> {
+    /// That of a name, or of the narrowest wildcard above it; and whether it is that of the name itself.
+    fn of(&self, gateway: &ObjectName, port: u16, host: &HostPattern) -> Option<(&'a str, bool)> {
+        let at_port = || self.0.iter().filter_map(|all| all.get(gateway)?.get(&port));
+        let holder = |host: &HostPattern| at_port().find_map(|names| names.get(host).copied());
+        at_port().next()?;
+        // `Any` is no name: it is there for all that a route claims, and not for those that it has let go.
+        let mut wider = host.wider().filter(|wider| *wider != HostPattern::Any);
+        holder(host).map(|own| (own, true)).or_else(|| wider.find_map(|wider| Some((holder(&wider)?, false))))
+    }
+}
