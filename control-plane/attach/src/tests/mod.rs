@@ -12,6 +12,7 @@ mod listeners;
 mod ownership;
 mod parents;
 mod properties;
+mod redirects;
 mod status;
 pub(crate) mod steps;
 mod tls_fields;
