@@ -21,16 +21,19 @@ mod contents;
 mod credentials;
 mod former;
 mod gateway;
+mod gateway_rooms;
 mod grants;
 mod held;
 mod held_list;
 mod holders;
 mod host;
+mod https_names;
 mod input;
 mod listener;
 mod name;
 mod past;
 mod policy;
+mod redirect_budget;
 mod redirects;
 mod route;
 mod route_parents;
@@ -79,6 +82,7 @@ use gateway::JudgedGateway;
 use grants::{Grants, Referrer};
 use listener::AllowingListeners;
 use past::PastHolders;
+use redirect_budget::PlainHttp;
 use route::{GatewaysByName, JudgedRoute, attach_parent};
 use served::Settled;
 use upstream::JudgedUpstreams;
@@ -137,8 +141,18 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let rights = ClaimRights { routes: &routes, gateways: &gateways, clusters: &clusters, past };
     let claims = HostClaims::settle(&settled, rights);
     let credentials = CredentialGrants { grants: &grants, inventory };
-    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims, credentials);
+    let plain = PlainHttp::of(&gateways, &claims, &routes);
+    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, (&claims, &plain), credentials);
     let gateway_verdicts = gateways.iter().enumerate();
+    let settled = Settled {
+        gateways: &gateways,
+        routes: &routes,
+        claims: &claims,
+        clusters: &clusters,
+        plain: &plain,
+        credentials,
+    };
+    let served = settled.served();
     Attached {
         requested_clusters: routes.iter().flat_map(|route| &route.requested_clusters).cloned().collect(),
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
@@ -148,8 +162,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
             .collect(),
         routes: verdicts.routes,
         upstreams: upstreams.verdicts(),
-        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
-            .served(),
+        served,
         holders: Arc::new(unclassed::with_kept(claims.into_holders(&routes, &gateways), objects, &rights)),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::claims::{ClusterNames, OwnedHosts};
 use crate::host::HostPattern;
+use crate::https_names::{HttpsName, HttpsNames};
 
 /// Ports for HTTPS by host names. The narrowest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,37 +23,42 @@ pub struct RedirectTable {
 /// The host names of a Gateway's listeners for HTTPS.
 pub(crate) struct HttpsHosts<'a> {
     clusters: &'a ClusterNames<'a>,
-    /// The port of each, and whether requests for it are answered there.
-    hosts: BTreeMap<HostPattern, (u16, bool)>,
+    /// The port of each, if requests for it are redirected.
+    hosts: BTreeMap<HostPattern, Option<u16>>,
     /// Wildcards with the host names below them that `UpstreamClusters` own.
     owned: BTreeMap<HostPattern, OwnedHosts>,
 }
 
-/// Host names of a listener for plain HTTP with the narrowest ones that have them, and their port if requests for them are answered.
+/// Host names of a listener for plain HTTP with the narrowest ones that have them, and their port if requests for them are redirected.
 type SharedWildcards = BTreeMap<HostPattern, (HostPattern, Option<u16>)>;
 
 impl<'a> HttpsHosts<'a> {
-    pub(crate) fn new(clusters: &'a ClusterNames<'a>) -> Self {
-        Self { clusters, hosts: BTreeMap::new(), owned: BTreeMap::new() }
+    /// Those that routes hold. `has_room`: whether there is room for a route's, by its index; `is_answered`: whether requests for a name
+    /// are answered at its port.
+    ///
+    /// A name without room, or that several namespaces have, is not redirected. Of those without room only the ones below a wildcard that
+    /// is redirected are listed, because they are not that wildcard's.
+    pub(crate) fn of(
+        names: &HttpsNames<'_>,
+        clusters: &'a ClusterNames<'a>,
+        has_room: impl Fn(usize) -> bool,
+        is_answered: impl Fn(&HttpsName<'_>) -> bool,
+    ) -> Self {
+        let is_redirected = |name: &HttpsName<'_>| has_room(name.route) && !name.is_of_several && is_answered(name);
+        let is_listed = |name: &&HttpsName<'_>| has_room(name.route) || names.above(name).is_some_and(&is_redirected);
+        let listed = names.iter().filter(is_listed);
+        let hosts = listed.map(|name| (name.host.clone(), is_redirected(name).then_some(name.port))).collect();
+        Self { clusters, hosts, owned: BTreeMap::new() }
     }
 
-    /// Adds host names of a route at a port.
-    pub(crate) fn add(&mut self, host: &HostPattern, port: u16, is_served: bool) {
-        let known = self.hosts.entry(host.clone()).or_insert((port, is_served));
-        if preferred(known.0, port) != known.0 {
-            *known = (port, is_served);
-        }
-    }
-
-    /// Adds host names that are not served at a port, as far as no route has them, and those that `UpstreamClusters` own.
-    pub(crate) fn withhold(
+    /// Adds host names that are not served at a listener, as far as no route has them, and those that `UpstreamClusters` own.
+    pub(crate) fn withhold<'b>(
         &mut self,
-        withheld: &BTreeSet<HostPattern>,
+        withheld: impl Iterator<Item = &'b HostPattern>,
         owned: &BTreeMap<HostPattern, OwnedHosts>,
-        port: u16,
     ) {
         for host in withheld {
-            self.hosts.entry(host.clone()).or_insert((port, false));
+            self.hosts.entry(host.clone()).or_insert(None);
         }
         self.owned.extend(owned.iter().map(|(wildcard, owned)| (wildcard.clone(), Arc::clone(owned))));
     }
@@ -60,11 +66,11 @@ impl<'a> HttpsHosts<'a> {
     /// The host names of a listener for plain HTTP. Several hosts may share the same ones with it, and the narrowest has them.
     pub(crate) fn redirects(&self, host: &HostPattern) -> RedirectTable {
         let mut shared = SharedWildcards::new();
-        for (of, (port, is_served)) in &self.hosts {
+        for (of, port) in &self.hosts {
             let Some(names) = of.intersection(host) else { continue };
             let known = shared.get(&names).map(|(known, _)| known);
             if known.is_none_or(|known| known.covers(of)) {
-                shared.insert(names, (of.clone(), is_served.then_some(*port)));
+                shared.insert(names, (of.clone(), *port));
             }
         }
         let mut table = RedirectTable::default();
@@ -95,9 +101,4 @@ impl<'a> HttpsHosts<'a> {
             shared.insert(host.clone(), (owned, None));
         }
     }
-}
-
-/// 443 needs no port in the location of a redirect; of others the lowest is as good as any.
-fn preferred(one: u16, other: u16) -> u16 {
-    if [one, other].contains(&443) { 443 } else { one.min(other) }
 }

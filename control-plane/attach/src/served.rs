@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::claims::{ClusterNames, Holder, HostClaims, Site, is_narrower};
+use crate::claims::{ClusterNames, Holder, HostClaims, is_narrower};
 use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
+use crate::https_names::{HttpsName, held};
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
 use crate::policy::DoorPolicies;
+use crate::redirect_budget::PlainHttp;
 use crate::redirects::{HttpsHosts, RedirectTable};
 use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 
@@ -45,8 +47,8 @@ pub struct ServedListener {
 /// The use of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerRole {
-    /// Answers plain HTTP: 308 to HTTPS, and 404 for all other host names.
-    Redirect(RedirectTable),
+    /// Answers plain HTTP: 308 to HTTPS, and 404 for all other host names. Listeners of a Gateway with the same host name share the table.
+    Redirect(Arc<RedirectTable>),
     /// Ends TLS and serves requests.
     Terminate {
         /// The Secrets with its certificates; at least one.
@@ -132,12 +134,16 @@ impl ServedGateway {
     }
 }
 
+/// The tables of listeners for plain HTTP, by the host names of these.
+type RedirectTables = BTreeMap<HostPattern, Arc<RedirectTable>>;
+
 /// Everything that decides what is served.
 pub(crate) struct Settled<'a> {
     pub(crate) gateways: &'a [JudgedGateway<'a>],
     pub(crate) routes: &'a [JudgedRoute<'a>],
     pub(crate) claims: &'a HostClaims<'a>,
     pub(crate) clusters: &'a ClusterNames<'a>,
+    pub(crate) plain: &'a PlainHttp<'a>,
     pub(crate) credentials: CredentialGrants<'a>,
 }
 
@@ -152,9 +158,9 @@ impl Settled<'_> {
         let listeners = gateway.listeners.iter().enumerate().filter(|(_, listener)| listener.is_served());
         let tables: Vec<(&JudgedListener<'_>, HostTable)> =
             listeners.map(|(at, listener)| (listener, self.table((index, gateway), at, &bound))).collect();
-        let https = self.https((index, gateway), &tables, &bound);
+        let redirects = self.redirects((index, gateway), &tables, &bound);
         let listeners: Vec<ServedListener> =
-            tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
+            tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &redirects)).collect();
         ServedGateway {
             gateway: gateway.name.clone(),
             addresses: gateway.addresses.clone(),
@@ -178,34 +184,29 @@ impl Settled<'_> {
         self.credentials.inventory.door_policies.of_gateway(&gateway.name, &routes, &clusters)
     }
 
-    /// The ports at which routes have host names, and whether requests for the name are answered there.
-    fn https(
+    /// The tables of listeners for plain HTTP, by the host names of these.
+    fn redirects(
         &self,
         (gateway_index, gateway): (usize, &JudgedGateway<'_>),
         tables: &[(&JudgedListener<'_>, HostTable)],
         bound: &BTreeMap<usize, BoundRoute>,
-    ) -> HttpsHosts<'_> {
-        let mut https = HttpsHosts::new(self.clusters);
+    ) -> RedirectTables {
+        let Some(names) = self.plain.names(gateway_index) else { return RedirectTables::new() };
+        let is_served = |listener: usize| gateway.listeners.get(listener).is_some_and(JudgedListener::is_served);
+        let leads_on = |route: usize| bound.get(&route).is_some_and(BoundRoute::leads_on);
+        let is_answered = |name: &HttpsName<'_>| leads_on(name.route) && is_served(name.listener);
+        let has_room = |route: usize| self.plain.has_room((route, gateway_index));
+        let mut https = HttpsHosts::of(names, self.clusters, has_room, is_answered);
+        let of_listeners: BTreeSet<&HostPattern> = gateway.listeners.iter().map(|listener| &listener.host).collect();
         let ends_tls = |listener: &JudgedListener<'_>| listener.protocol == Some(ListenerProtocol::Https);
-        for (at, listener) in gateway.listeners.iter().enumerate().filter(|(_, listener)| ends_tls(listener)) {
-            for (host, holder) in self.held(gateway_index, at) {
-                let Holder::Route(route) = holder else { continue };
-                let leads_on = bound.get(route).is_some_and(BoundRoute::leads_on);
-                https.add(host, listener.spec.port, leads_on && listener.is_served());
-            }
+        for (_, table) in tables.iter().filter(|(listener, _)| ends_tls(listener)) {
+            // Those of routes are known.
+            let withheld = table.withheld.iter().filter(|host| of_listeners.contains(host));
+            https.withhold(withheld, &table.owned);
         }
-        for (listener, table) in tables.iter().filter(|(listener, _)| ends_tls(listener)) {
-            https.withhold(&table.withheld, &table.owned, listener.spec.port);
-        }
-        https
-    }
-
-    /// The host names that are claimed at a listener.
-    fn held(&self, gateway: usize, listener: usize) -> impl Iterator<Item = (&HostPattern, &Holder<'_>)> {
-        let first: Site = (gateway, listener, HostPattern::Any);
-        let held =
-            self.claims.holders.range(first..).take_while(move |(site, _)| (site.0, site.1) == (gateway, listener));
-        held.map(|((_, _, host), holder)| (host, holder))
+        let plain: BTreeSet<&HostPattern> =
+            tables.iter().filter(|(listener, _)| listener.is_plain()).map(|(listener, _)| &listener.host).collect();
+        plain.into_iter().map(|host| (host.clone(), Arc::new(https.redirects(host)))).collect()
     }
 
     /// The accepted routes that have host names at a Gateway, by their indices. The servers of each are resolved once, however many
@@ -213,7 +214,7 @@ impl Settled<'_> {
     fn bound_routes(&self, gateway_index: usize, gateway: &JudgedGateway<'_>) -> BTreeMap<usize, BoundRoute> {
         let mut bound = BTreeMap::new();
         for listener in 0..gateway.listeners.len() {
-            for (_, holder) in self.held(gateway_index, listener) {
+            for (_, holder) in held(self.claims, gateway_index, listener) {
                 let Holder::Route(index) = holder else { continue };
                 let accepted = self.routes.get(*index).filter(|route| route.refusal_at(gateway_index).is_none());
                 if let Some(route) = accepted {
@@ -233,13 +234,13 @@ impl Settled<'_> {
     ) -> HostTable {
         let mut table = HostTable::default();
         let mut unserved: BTreeSet<HostPattern> = BTreeSet::new();
-        for (host, holder) in self.held(gateway_index, listener_index) {
+        for (host, holder) in held(self.claims, gateway_index, listener_index) {
             let route = match holder {
                 // The wildcard above it is here, too; or it is the cluster's whether it is claimed or not: what the cluster owns below
                 // wildcards of others is withheld from these, and a claim of a stranger takes nothing from its own routes.
-                Holder::Wider(_) | Holder::Cluster(_) => continue,
+                // So are the host names of a narrower listener: its routes have a name of it that is claimed here.
+                Holder::Wider(_) | Holder::Cluster(_) | Holder::Listener(_) => continue,
                 Holder::Route(route) => bound.get(route),
-                Holder::Listener(_) => None,
             };
             match route {
                 Some(route) => drop(table.routes.insert(host.clone(), route.clone())),
@@ -277,9 +278,9 @@ impl BoundRoute {
     }
 }
 
-fn serve(listener: &JudgedListener<'_>, table: HostTable, https: &HttpsHosts<'_>) -> Option<ServedListener> {
+fn serve(listener: &JudgedListener<'_>, table: HostTable, redirects: &RedirectTables) -> Option<ServedListener> {
     let role = match listener.protocol? {
-        ListenerProtocol::Http => ListenerRole::Redirect(https.redirects(&listener.host)),
+        ListenerProtocol::Http => ListenerRole::Redirect(redirects.get(&listener.host).cloned().unwrap_or_default()),
         ListenerProtocol::Https => ListenerRole::Terminate {
             certificates: listener.certificates.clone(),
             client_ca: listener.client_ca.clone(),

@@ -15,6 +15,7 @@ use crate::input::Inventory;
 use crate::listener::JudgedListener;
 use crate::name::{ObjectName, RouteKind};
 use crate::policy::{Door, DoorPolicies, affected, affected_by};
+use crate::redirect_budget::PlainHttp;
 use crate::route::{Attachment, JudgedRoute};
 
 /// The verdict about a `GatewayClass`.
@@ -108,7 +109,7 @@ pub(crate) fn route_verdicts(
     routes: &[JudgedRoute<'_>],
     gateways: &[JudgedGateway<'_>],
     attachments: &[ParentAttachment],
-    claims: &HostClaims<'_>,
+    (claims, plain): (&HostClaims<'_>, &PlainHttp<'_>),
     credentials: CredentialGrants<'_>,
 ) -> RouteVerdicts {
     let mut verdicts: Vec<RouteVerdict> = routes.iter().map(without_parents).collect();
@@ -118,7 +119,7 @@ pub(crate) fn route_verdicts(
             continue;
         };
         let Some(parent) = route.parents.get(attachment.parent) else { continue };
-        let accepted = accepted(attachment, route, routes, gateways, claims);
+        let accepted = accepted(attachment, route, routes, gateways, (claims, plain));
         if accepted.status {
             let listeners = attachment.listeners.iter().flatten();
             for (listener, _) in listeners.filter(|(at, hosts)| has_any(attachment, *at, hosts, gateways, claims)) {
@@ -194,7 +195,7 @@ fn accepted(
     route: &JudgedRoute<'_>,
     routes: &[JudgedRoute<'_>],
     gateways: &[JudgedGateway<'_>],
-    claims: &HostClaims<'_>,
+    (claims, plain): (&HostClaims<'_>, &PlainHttp<'_>),
 ) -> ConditionVerdict {
     let listeners = match (attachment.listeners.as_ref(), route.refusal_at(attachment.gateway)) {
         (Ok(listeners), None) => listeners,
@@ -209,13 +210,13 @@ fn accepted(
     if is_plain_only {
         messages.push("plain HTTP never leads to a kube-apiserver: requests get 308 or 404".to_owned());
     }
-    let (mut has_host, mut is_isolated_only) = (false, true);
+    let (mut own, mut is_isolated_only) = (Vec::new(), true);
     for (listener, host) in
         listeners.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (listener, host)))
     {
         let site = (attachment.gateway, *listener, host.clone());
         match claims.holders.get(&site) {
-            Some(Holder::Route(owner)) if *owner == attachment.route => has_host = true,
+            Some(Holder::Route(owner)) if *owner == attachment.route => own.push(host),
             None if *host == HostPattern::Any && !is_plain(attachment.gateway, *listener, gateways) => {
                 let name = |one: &JudgedGateway<'_>| Some(one.listeners.get(*listener)?.spec.name.clone());
                 let name = gateways.get(attachment.gateway).and_then(name).unwrap_or_default();
@@ -230,7 +231,7 @@ fn accepted(
         }
     }
     messages.dedup();
-    if !has_host && !is_plain_only {
+    if own.is_empty() && !is_plain_only {
         let reason = if is_isolated_only { "NoMatchingListenerHostname" } else { "HostnameConflict" };
         return ConditionVerdict::fails("Accepted", &Rejection::new(reason, messages.join("; ")));
     }
@@ -244,6 +245,9 @@ fn accepted(
         messages.push("no listener that it attaches to is accepted".to_owned());
     }
     messages.extend(effects_in_words(&route.notes));
+    if route.kind == RouteKind::Http {
+        messages.extend(plain.closed((attachment.route, attachment.gateway), &own));
+    }
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
 }
 

@@ -7,56 +7,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::claims::ClusterNames;
 use crate::condition::Rejection;
 use crate::gateway::JudgedGateway;
+use crate::gateway_rooms::{RoomBounds, RouteAtGateway, WantedRoom};
 use crate::host::HostPattern;
 use crate::listener::ListenerProtocol;
 use crate::route::{Attachment, JudgedRoute};
-use crate::shared_room::{SharedRoom, sort_by_places};
 use crate::verdict::ParentAttachment;
 
-/// The most of the routes of one namespace at one Gateway.
-const MAX_OF_NAMESPACE_AT_GATEWAY: usize = 131_072;
-/// The most of one namespace.
-const MAX_OF_NAMESPACE: usize = 262_144;
-/// The most at one Gateway.
-const MAX_AT_GATEWAY: usize = 524_288;
-/// The most of all routes.
-const MAX_IN_ALL: usize = 1_048_576;
-
-/// A route at a Gateway, by their indices.
-type RouteAtGateway = (usize, usize);
-
-/// The names below the wildcards of a route at a Gateway.
-struct WantedNames<'a> {
-    at: RouteAtGateway,
-    namespace: &'a str,
-    names: usize,
-}
+/// The most names, each counted as often as Envoy has it.
+const BOUNDS: RoomBounds =
+    RoomBounds { of_namespace_at_gateway: 131_072, of_namespace: 262_144, at_gateway: 524_288, in_all: 1_048_576 };
 
 /// Routes for whose wildcards there is no room at a Gateway, and why: they keep their host names there, and count at their other
 /// Gateways. A wildcard above no name of a cluster takes nothing.
-///
-/// In the room of all Gateways a route is refused at those for which there is none: it is there for what the author of a Gateway
-/// multiplies.
 pub(crate) fn refused(
     attachments: &[ParentAttachment],
     routes: &[JudgedRoute<'_>],
     clusters: &ClusterNames<'_>,
     gateways: &[JudgedGateway<'_>],
 ) -> Vec<(RouteAtGateway, Rejection)> {
-    let mut wanted = wanted_names(attachments, routes, &NameCounts::new(clusters, gateways));
-    let mut rooms: BTreeMap<usize, SharedRoom<'_, RouteAtGateway>> = BTreeMap::new();
-    for one in &wanted {
-        let room = || SharedRoom::new(MAX_AT_GATEWAY, MAX_OF_NAMESPACE_AT_GATEWAY);
-        rooms.entry(one.at.1).or_insert_with(room).want(one.at, one.namespace, one.names);
-    }
-    let at_gateways: BTreeSet<RouteAtGateway> = rooms.into_values().flat_map(SharedRoom::refused).collect();
-    wanted.retain(|one| !at_gateways.contains(&one.at));
-    sort_by_places(&mut wanted, |one| (one.at.1, one.namespace, one.names));
-    let mut in_all = SharedRoom::new(MAX_IN_ALL, MAX_OF_NAMESPACE);
-    wanted.iter().for_each(|one| in_all.want(one.at, one.namespace, one.names));
-    let at_one = |at| (at, excess((MAX_OF_NAMESPACE_AT_GATEWAY, MAX_AT_GATEWAY), " at one Gateway"));
-    let of_all = |at| (at, excess((MAX_OF_NAMESPACE, MAX_IN_ALL), ""));
-    at_gateways.into_iter().map(at_one).chain(in_all.refused().into_iter().map(of_all)).collect()
+    let refused = BOUNDS.refused(wanted_names(attachments, routes, &NameCounts::new(clusters, gateways)));
+    let at_one = |at| (at, excess(&BOUNDS.words_at_gateway()));
+    let of_all = |at| (at, excess(&BOUNDS.words_in_all()));
+    refused.at_gateways.into_iter().map(at_one).chain(refused.in_all.into_iter().map(of_all)).collect()
 }
 
 /// The names of each route at each of its Gateways, in the order of the routes' creation, which is that of their indices.
@@ -64,7 +36,7 @@ fn wanted_names<'a>(
     attachments: &[ParentAttachment],
     routes: &'a [JudgedRoute<'_>],
     counts: &NameCounts<'_>,
-) -> Vec<WantedNames<'a>> {
+) -> Vec<WantedRoom<'a>> {
     let mut all: BTreeMap<RouteAtGateway, (&str, usize)> = BTreeMap::new();
     for attached in attachments {
         let (Some(route), Ok(listeners)) = (routes.get(attached.route), &attached.listeners) else { continue };
@@ -76,13 +48,13 @@ fn wanted_names<'a>(
         }
     }
     let wanted = all.into_iter().filter(|(_, (_, names))| *names > 0);
-    wanted.map(|(at, (namespace, names))| WantedNames { at, namespace, names }).collect()
+    wanted.map(|(at, (namespace, size))| WantedRoom { at, namespace, size }).collect()
 }
 
-fn excess((of_namespace, of_all): (usize, usize), place: &str) -> Rejection {
+fn excess(bounds: &str) -> Rejection {
     let message = format!(
         "spec.hostnames: host names of UpstreamClusters below the wildcards, each counted at each listener and address, are more than \
-         {of_namespace} of the routes of one namespace{place}, or {of_all} of all, and this namespace has more than its share"
+         {bounds}, and this namespace has more than its share"
     );
     Rejection::new("TooManyHostnames", message)
 }
@@ -97,11 +69,7 @@ struct NameCounts<'a> {
 
 impl<'a> NameCounts<'a> {
     fn new(clusters: &'a ClusterNames<'a>, gateways: &'a [JudgedGateway<'a>]) -> Self {
-        let plain = |gateway: &JudgedGateway<'_>| {
-            let listeners = gateway.listeners.iter().filter(|one| one.is_plain());
-            listeners.map(|one| one.spec.port).collect::<BTreeSet<u16>>().len()
-        };
-        Self { clusters, gateways, plain_ports: gateways.iter().map(plain).collect() }
+        Self { clusters, gateways, plain_ports: gateways.iter().map(plain_ports).collect() }
     }
 
     /// The names below the wildcards, as often as Envoy has them.
@@ -128,4 +96,10 @@ impl<'a> NameCounts<'a> {
         };
         at_ports.saturating_mul(gateway.addresses.len().max(1))
     }
+}
+
+/// The number of a Gateway's ports for plain HTTP.
+pub(crate) fn plain_ports(gateway: &JudgedGateway<'_>) -> usize {
+    let listeners = gateway.listeners.iter().filter(|one| one.is_plain());
+    listeners.map(|one| one.spec.port).collect::<BTreeSet<u16>>().len()
 }

@@ -18,15 +18,17 @@ pub struct Resource {
     pub type_url: &'static str,
     /// The name, unique in its type.
     pub name: Arc<str>,
-    /// The message, as in `Any.value`, without the parts. A secret's bytes are secret.
+    /// The message, as in `Any.value`, without what follows. A secret's bytes are secret.
     pub value: Vec<u8>,
+    /// Fields that follow `value`, in front of the parts. Listeners with the same ones have them in one allocation, and others have none.
+    pub common: Bytes,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<Arc<str>>,
     /// Whether Envoy gets it only when it asks for it by name.
     pub on_demand: bool,
     /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate have no owner.
     pub owner: Option<Arc<str>>,
-    /// The parts that follow `value`, by owner: the filter chains of the listener.
+    /// The parts that follow `common`, by owner: the filter chains of the listener.
     pub parts: Vec<Part>,
 }
 
@@ -54,6 +56,7 @@ impl Resource {
             type_url: M::TYPE_URL,
             name: name.into(),
             value: message.encode_to_vec(),
+            common: Bytes::new(),
             assignment: None,
             on_demand: false,
             owner: None,
@@ -64,7 +67,7 @@ impl Resource {
     /// The whole message, copied.
     pub fn message(&self) -> Vec<u8> {
         let parts = self.parts.iter().flat_map(|part| &part.body).map(AsRef::as_ref);
-        std::iter::once(self.value.as_slice()).chain(parts).collect::<Vec<_>>().concat()
+        [self.value.as_slice(), &self.common].into_iter().chain(parts).collect::<Vec<_>>().concat()
     }
 
     /// Whether clusters count as served by an Envoy that refuses it: the listeners of tunnels, which need another bootstrap and
@@ -79,7 +82,8 @@ impl Resource {
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: usize = self.parts.iter().map(Part::length).sum();
-        write!(f, "{} {} ({} bytes)", self.type_url, self.name, self.value.len() + parts)
+        let bytes = self.value.len() + self.common.len() + parts;
+        write!(f, "{} {} ({bytes} bytes)", self.type_url, self.name)
     }
 }
 

@@ -149,12 +149,24 @@ impl Resource {
     /// The same after an earlier resource: a part that this one has as well is not hashed again, if its bytes are the same allocation.
     #[must_use]
     pub fn with_parts_after(self, before: Option<&Self>, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.with_common_and_parts(Bytes::new(), before, parts)
+    }
+
+    /// The same with bytes in front of the parts that other resources have as well. They are shared, not copied.
+    #[must_use]
+    pub fn with_common_and_parts(
+        self,
+        common: Bytes,
+        before: Option<&Self>,
+        parts: impl IntoIterator<Item = Part>,
+    ) -> Self {
         let chunk = |part: Part| {
             let is_known = |chunk: &&Chunk| chunk.is_made_of(&part.body, part.fallback.as_ref());
             let known = before.and_then(|before| before.part(&part.owner)).filter(is_known).cloned();
             (Some(part.owner), known.unwrap_or_else(|| Chunk::new(part.body, part.fallback)))
         };
-        let head = (None, Chunk::new(vec![self.0.body.clone()], None));
+        let common = Some(common).filter(|common| !common.is_empty());
+        let head = (None, Chunk::new([self.0.body.clone()].into_iter().chain(common).collect(), None));
         let chunks: Vec<_> = std::iter::once(head).chain(parts.into_iter().map(chunk)).collect();
         if !chunks.is_sorted_by(|(owner, _), (next, _)| owner < next) {
             let body =
@@ -286,6 +298,19 @@ mod tests {
         for parts in [[part("2", "two"), part("1", "one")], [part("1", "two"), part("1", "one")]] {
             assert_eq!(head().with_parts(parts), Resource::new("basetwoone"), "in one piece");
         }
+    }
+
+    #[test]
+    fn common_bytes_are_shared_between_the_head_and_the_parts() {
+        let common = Bytes::from(vec![b'x'; 100]);
+        let parts = || [part("1", "one")];
+        let of = |head: &'static str| Resource::new(head).with_common_and_parts(common.clone(), None, parts());
+        let (one, other) = (of("a"), of("b"));
+        assert_eq!(one.pieces().concat(), [b"a".as_slice(), &common, b"one"].concat());
+        assert!([&one, &other].into_iter().all(|resource| resource.pieces()[1].as_ptr() == common.as_ptr()));
+        let whole = Resource::new([b"a".as_slice(), &common].concat()).with_parts(parts());
+        assert_eq!(one.version(), whole.version(), "it is the same content");
+        assert_ne!(one.version(), other.version());
     }
 
     #[test]

@@ -89,3 +89,18 @@ fn names_of_a_refused_listener_are_not_a_wider_ones() {
     let expected = ["bound wide *.test r", "no bound wide x.a.test", "withheld wide *.a.test"];
     assert_lines("closed", &[gateway, route], &expected);
 }
+
+/// Tenants may claim at an open listener what is another listener's.
+#[test]
+fn claim_at_a_wider_listener_closes_no_name_of_a_narrower_one() {
+    let gateway = gateway(&json!([listener("wide", 443, "HTTPS", ""), listener("narrow", 443, "HTTPS", "*.a.test")]));
+    let at = |name: &str, section: &str, hosts: &[&str]| {
+        let mut route = http_route(name, hosts, &["c2"]);
+        route["spec"]["parentRefs"][0]["sectionName"] = json!(section);
+        route
+    };
+    let routes = [at("own", "narrow", &["*.a.test"]), at("stranger", "wide", &["*.test", "x.a.test"])];
+    let documents: Vec<_> = [gateway].into_iter().chain(routes).collect();
+    let expected = ["bound narrow *.a.test own", "withheld wide *.a.test", "no withheld wide x.a.test"];
+    assert_lines("", &documents, &expected);
+}

@@ -14,6 +14,7 @@ mod moves_properties;
 mod ownership;
 mod parents;
 mod properties;
+mod redirects;
 mod status;
 pub(crate) mod steps;
 mod tls_fields;

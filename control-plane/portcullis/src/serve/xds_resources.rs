@@ -99,7 +99,7 @@ fn xds_resource(one: &Arc<Translated>, is_retired: bool, before: Option<&Resourc
     };
     let mut resource = Resource::new(Bytes::from_owner(SharedBody(Arc::clone(one))));
     if one.type_url == type_urls::listener() {
-        resource = resource.with_parts_after(before, one.parts.iter().map(part));
+        resource = resource.with_common_and_parts(one.common.clone(), before, one.parts.iter().map(part));
     }
     if one.on_demand {
         resource = resource.on_demand();
@@ -116,7 +116,7 @@ fn xds_resource(one: &Arc<Translated>, is_retired: bool, before: Option<&Resourc
     if is_retired { resource.lingering() } else { resource }
 }
 
-/// The bytes of a translated resource without its parts, which are not copied.
+/// The bytes of a translated resource without what follows them, which is not copied.
 struct SharedBody(Arc<Translated>);
 
 impl AsRef<[u8]> for SharedBody {
@@ -139,6 +139,7 @@ mod tests {
             type_url: if name.ends_with("routes") { type_urls::route_configuration() } else { type_urls::cluster() },
             name: name.into(),
             value: vec![edition],
+            common: Bytes::new(),
             assignment: None,
             on_demand: false,
             owner: Some(owner.into()),

@@ -1,9 +1,10 @@
 //! The listeners of a Gateway: one for each of its addresses and ports, with a filter chain for each route.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener, ListenerFilter};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
@@ -62,7 +63,7 @@ pub(crate) fn gateway_listeners(
     settings: &Settings,
 ) -> GatewayResources {
     let mut ports: BTreeMap<u16, Vec<(&ServedListener, &HostTable)>> = BTreeMap::new();
-    let mut plain: BTreeMap<u16, Vec<&RedirectTable>> = BTreeMap::new();
+    let mut plain: BTreeMap<u16, Vec<&Arc<RedirectTable>>> = BTreeMap::new();
     let mut open: BTreeSet<u16> = BTreeSet::new();
     for listener in &gateway.listeners {
         match &listener.role {
@@ -87,9 +88,12 @@ pub(crate) fn gateway_listeners(
         let chains = translator.chains(tables, of_port, answering, &mut referred);
         listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
     }
+    // Ports with the same tables have the same chain, which may be of megabytes.
+    let mut made: HashMap<Vec<*const RedirectTable>, PortChains> = HashMap::new();
     for (port, tables) in &plain {
-        let chains = PortChains::plain(tables, &open, settings);
-        listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
+        let same = tables.iter().map(|table| Arc::as_ptr(table)).collect();
+        let chains = &*made.entry(same).or_insert_with(|| PortChains::plain(tables, &open, settings));
+        listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, chains)));
     }
     let Referred { resources, clusters, closures } = referred;
     GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters, closures }
@@ -134,24 +138,24 @@ struct RouteChain<'a> {
 /// The chains of a route, and those in their place.
 type ChainsOfRoute = (Vec<FilterChain>, Vec<FilterChain>);
 
-/// The chains of a port, encoded.
+/// The chains of a port, encoded. The listeners of all addresses share their bytes.
 struct PortChains {
     listener_filters: Vec<ListenerFilter>,
     /// Those of no route.
-    own: Vec<u8>,
+    own: Bytes,
     /// By owner, with those in their place if Envoy refuses them.
     of_routes: BTreeMap<String, ListenerPart>,
 }
 
 impl PortChains {
     /// Those of plain HTTP.
-    fn plain(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings: &Settings) -> Self {
+    fn plain(tables: &[&Arc<RedirectTable>], open: &BTreeSet<u16>, settings: &Settings) -> Self {
         let chain = FilterChain {
             name: ResourceNames::gateway(&settings.instance).part("plain"),
             filters: vec![chain::http_connection_manager(redirect::manager(tables, open, settings))],
             ..Default::default()
         };
-        let own = EncodedChains::of([chain.encode_to_vec()]);
+        let own = EncodedChains::of([chain.encode_to_vec()]).into();
         Self { listener_filters: Vec::new(), own, of_routes: BTreeMap::new() }
     }
 }
@@ -222,7 +226,7 @@ impl GatewayListeners<'_> {
         let part =
             |(owner, (chains, fallback)): (String, ChainsOfRoute)| (owner, ListenerPart::new(&chains, &fallback));
         let of_routes = of_routes.into_iter().map(part).collect();
-        PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
+        PortChains { listener_filters: vec![tls_inspector()], own: own.into(), of_routes }
     }
 
     fn closure(&self, listener: &ServedListener, because: &ClosedBecause) -> RouteClosure {
@@ -319,7 +323,7 @@ impl GatewayListeners<'_> {
             ..Default::default()
         };
         let mut resource = Resource::new(name, &listener);
-        resource.value.extend(&chains.own);
+        resource.common = chains.own.clone();
         resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(&owner.as_str().into())).collect();
         resource
     }

@@ -1,6 +1,7 @@
 //! Plain HTTP at a Gateway: 308 to HTTPS for host names that are served there, and 404 for all others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3::redirect_action::{RedirectResponseCode, SchemeRewriteSpecifier};
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
@@ -13,7 +14,7 @@ use crate::route::direct_response;
 use crate::status_body;
 
 /// The connection manager of a port. `open`: the ports at which HTTPS is served now, because browsers keep a 308 for good.
-pub(super) fn manager(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings: &Settings) -> hcm::Manager {
+pub(super) fn manager(tables: &[&Arc<RedirectTable>], open: &BTreeSet<u16>, settings: &Settings) -> hcm::Manager {
     let mut hosts: BTreeMap<u16, BTreeSet<&HostPattern>> = BTreeMap::new();
     let mut withheld: BTreeSet<&HostPattern> = BTreeSet::new();
     let mut owned: BTreeMap<&HostPattern, &BTreeSet<HostPattern>> = BTreeMap::new();

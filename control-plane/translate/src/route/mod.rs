@@ -11,6 +11,7 @@ pub(crate) use deterministic_encoding::RouteParts;
 
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::route::v3::{
     DirectResponseAction, FilterConfig, Route, RouteConfiguration, RouteMatch, VirtualHost, route, route_match,
 };
@@ -101,6 +102,7 @@ pub(crate) fn routes(
         type_url: type_urls::route_configuration(),
         value,
         name: name.into(),
+        common: Bytes::new(),
         assignment: None,
         on_demand: false,
         owner: None,
@@ -124,6 +126,7 @@ pub(crate) fn without_destinations(
         type_url: type_urls::route_configuration(),
         value: deterministic_encoding::route_configuration(&name, &host, metadata, None),
         name: name.into(),
+        common: Bytes::new(),
         assignment: None,
         on_demand: false,
         owner: None,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv6Addr;
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Metadata;
 use envoy_types::pb::envoy::config::route::v3::route_action::upgrade_config::ConnectConfig;
 use envoy_types::pb::envoy::config::route::v3::route_action::{ClusterSpecifier, UpgradeConfig};
@@ -52,6 +53,7 @@ pub(crate) fn tunnel_routes(
         type_url: type_urls::route_configuration(),
         value: deterministic_encoding::route_configuration(&name, &host, None, matcher),
         name: name.into(),
+        common: Bytes::new(),
         assignment: None,
         on_demand: false,
         owner: None,

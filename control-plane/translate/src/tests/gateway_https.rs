@@ -324,7 +324,10 @@ fn plain(port: u16, ports: &[(&str, u16)], withheld: &[&str]) -> ServedListener 
     let ports = ports.iter().map(|(name, port)| (host(name), *port)).collect();
     let owned = [(host("*.test"), Arc::new([host("a.test"), host("d.test")].into()))].into();
     let table = RedirectTable { ports, withheld: withheld.iter().map(|name| host(name)).collect(), owned };
-    ServedListener { role: ListenerRole::Redirect(table), ..listener(&format!("http-{port}"), port, Vec::new(), &[]) }
+    ServedListener {
+        role: ListenerRole::Redirect(Arc::new(table)),
+        ..listener(&format!("http-{port}"), port, Vec::new(), &[])
+    }
 }
 
 /// The answers of a port, by domains: a code, and the port of a redirect.

@@ -1,17 +1,19 @@
 //! The room that a Gateway has for clusters behind doors with policies. Tenants write routes and policies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{PolicyInEffect, PolicyKind, upstream_key};
-use portcullis_attach::{BoundRoute, Door, DoorPolicies, ObjectName, ServedGateway};
+use portcullis_attach::{
+    BoundRoute, Door, DoorPolicies, HostPattern, ListenerRole, ObjectName, RedirectTable, ServedGateway, ServedListener,
+};
 use serde_json::json;
 
 use super::fixture::Pki;
 use super::gateway_doors::{at_listener, denies, of_route, policy, served, to};
 use super::gateway_https::{edge, https, is_closed, route, world};
 use super::gateway_upstreams::{KEY, add};
-use super::gateway_world::{NAME, OTHER, World, chain_of, cluster, gateway};
+use super::gateway_world::{NAME, OTHER, World, chain_of, cluster, gateway, host, listeners};
 use crate::listener::WIDER_STEPS;
 use crate::resource::{ResourceGroup, type_urls};
 use crate::{GatewayTranslator, translate_gateways};
@@ -121,7 +123,7 @@ fn wide(name: &str, namespace: &str) -> Arc<ServedGateway> {
     };
     let listener = |index: u16| {
         let routes = vec![("a.test", to(NAME, "a")), ("b.test", to(OTHER, "b"))];
-        portcullis_attach::ServedListener { port: 443 + index, ..https(&format!("https{index}"), routes, &[]) }
+        ServedListener { port: 443 + index, ..https(&format!("https{index}"), routes, &[]) }
     };
     let policies = DoorPolicies::new([(Door::Gateway(ObjectName::new("infra", name)), vec![large("infra/x", 1_024)])]);
     Arc::new(ServedGateway { policies, ..gateway(name, Vec::new(), (0..4).map(listener).collect()) })
@@ -245,4 +247,32 @@ fn names_are_gone_through_once_whatever_clusters_there_are() {
     };
     let (few, many) = (steps(2), steps(20));
     assert!(few > 4_000 && many < few * 2, "{few} for 2 clusters, and {many} for 20");
+}
+
+/// Ports and addresses are chosen by the authors of Gateways.
+#[test]
+fn listeners_for_plain_http_share_the_bytes_of_one_table() {
+    let pki = Pki::new();
+    let name = |index: usize| host(&format!("{}.{index}.test", "n".repeat(63)));
+    let table = RedirectTable { ports: (0..1_000).map(|index| (name(index), 443)).collect(), ..Default::default() };
+    let table = Arc::new(table);
+    let plain = |index: u16| ServedListener {
+        name: format!("http{index}"),
+        port: 8_000 + index,
+        host: HostPattern::Any,
+        role: ListenerRole::Redirect(Arc::clone(&table)),
+    };
+    let mut all = vec![https("https", vec![("a.test", to("a"))], &["*.withheld.test"])];
+    all.extend((0..8).map(plain));
+    let addresses = (1..=16_u8).map(|last| [192, 0, 2, last].into()).collect();
+    let group = world(&pki).one(ServedGateway { addresses, ..edge(all) });
+    let of_listeners: Vec<_> = group.iter().filter(|one| one.type_url == type_urls::listener()).collect();
+    let own: usize = of_listeners.iter().map(|one| one.value.len()).sum();
+    assert!(own < 256 << 10, "{own} bytes of {} listeners", of_listeners.len());
+    let large = of_listeners.iter().filter(|one| one.common.len() > 60_000);
+    assert_eq!(large.clone().count(), 8 * 16);
+    assert_eq!(large.map(|one| one.common.as_ptr()).collect::<BTreeSet<_>>().len(), 1, "of all ports and addresses");
+    let whole = listeners(&group);
+    assert_eq!(whole.len(), 9 * 16);
+    assert!(whole.iter().all(|listener| !listener.filter_chains.is_empty()), "each is read as one message");
 }

@@ -160,6 +160,7 @@ mod tests {
             type_url,
             name: name.into(),
             value: Vec::new(),
+            common: bytes::Bytes::new(),
             assignment: None,
             on_demand: false,
             owner,

@@ -180,14 +180,16 @@ fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> Sa
 
 /// `pieces`: what is in front of the parts, and the parts.
 fn saved_parts(parts: impl Iterator<Item = Part>, pieces: &[Bytes]) -> Vec<SavedPart> {
-    let mut end = pieces.first().map_or(0, Bytes::len);
+    let length = |pieces: &[Bytes]| pieces.iter().map(Bytes::len).sum::<usize>();
+    let parts: Vec<Part> = parts.collect();
+    let mut end = length(pieces).saturating_sub(parts.iter().map(|part| length(&part.body)).sum());
     let part = |part: Part| {
         let start = end;
-        end += part.body.iter().map(Bytes::len).sum::<usize>();
+        end += length(&part.body);
         let instead = part.fallback.map(|fallback| STANDARD.encode(fallback));
         SavedPart { owner: part.owner.to_string(), start, end, instead }
     };
-    parts.map(part).collect()
+    parts.into_iter().map(part).collect()
 }
 
 /// Reads what [`write`] wrote.

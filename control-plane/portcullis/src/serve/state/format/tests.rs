@@ -26,7 +26,8 @@ fn snapshot() -> Snapshot {
     let cluster = entry(type_urls::cluster(), "c", b"cluster");
     let part =
         |owner: &str| Part { owner: owner.into(), body: vec!["pa".into(), "rt".into()], fallback: Some("none".into()) };
-    let listener = Resource::new("base").with_parts([part("a.test"), part("b.test")]).optional();
+    let parts = [part("a.test"), part("b.test")];
+    let listener = Resource::new("base").with_common_and_parts("common".into(), None, parts).optional();
     let listener = (type_urls::listener(), "l".to_owned(), listener);
     let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
     let other = entry(type_urls::secret(), "s", b"\xff another CANARY");
