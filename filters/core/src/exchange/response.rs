@@ -276,7 +276,7 @@ impl<T: Clone> Exchange<T> {
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
         let pending = std::mem::take(&mut self.tracking);
-        let Tracking::Pending { streams, edition, load, origin, is_watch, is_ordinary } = pending else { return };
+        let Tracking::Pending { streams, kept, load, origin, is_watch, is_ordinary } = pending else { return };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.moment()) else { return };
@@ -285,7 +285,7 @@ impl<T: Clone> Exchange<T> {
             server: server.as_deref(),
             is_session,
             is_answer: is_ordinary && !is_session,
-            edition: &edition,
+            kept: &kept,
             load,
             // It had come when it was decided.
             received: self.timeline.received.unwrap_or_default(),
@@ -325,7 +325,7 @@ impl<W: Wake> Exchange<StreamHandle<W>> {
         route: Option<&RouteConfig<StreamHandle<W>>>,
         host: &mut H,
     ) {
-        if route.is_some_and(|route| route.edition.is_ended()) {
+        if route.is_some_and(RouteConfig::is_ended) {
             self.terminate(TerminationReason::ConfigurationReplaced, host);
             return;
         }
