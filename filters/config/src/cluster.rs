@@ -30,8 +30,7 @@ pub struct ClusterConfig {
     pub object: String,
     /// The name of a variant for some of the cluster's routes; empty for the cluster's own configuration. Variants have policies and
     /// limits of their own, and editions of their own. Counts are common, by `name` and `object`, so that a limit of
-    /// one is reached by the requests of all. One of a route has the route's namespace between slashes behind a first word, as in
-    /// `https/team/route`: namespaces share what streams keep of editions.
+    /// one is reached by the requests of all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
     /// The name of the listener of a Gateway whose requests it judges; empty for a cluster at its own names.

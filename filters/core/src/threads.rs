@@ -9,7 +9,7 @@ use portcullis_filter_config as config;
 use rcgen::DnType;
 
 use crate::identity::UserInfo;
-use crate::long_streams::{Edition, StreamOwners, StreamStart};
+use crate::long_streams::{Edition, LoadPart, RouteLoad, StreamOwners, StreamStart, TableLoad, TablePlace};
 use crate::moment::Moment;
 use crate::policy::Policies;
 use crate::request_info::RequestInfo;
@@ -207,18 +207,21 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let time = secs(turn);
             let server = ["a", "b", "c"][number(thread, turn, 3)];
             let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
-            let edition = Arc::new(Edition::new(turn as u64, 0, 50_000));
-            owners.use_edition("a", &edition);
+            let edition = Edition::new(turn as u64, 0, 50_000);
+            let kept = RouteLoad::newest(&edition);
+            let table = kept.table_or(|| TableLoad::alone(time, LoadPart::new(&kept, &edition, 0)));
+            owners.use_load("a", TablePlace { listener: Box::default(), variant: None }, table, time);
+            kept.note_use();
             let arrival = StreamStart {
                 server: Some(server),
                 is_session: turn % 2 == 0,
                 is_answer: turn % 3 == 0,
-                edition: &edition,
+                kept: &kept,
                 load: turn as u64,
                 received: time,
                 origin: None,
             };
-            registered.push(((streams.register(arrival, Arc::clone(&stream), moment(time)).0, edition), stream));
+            registered.push(((streams.register(arrival, Arc::clone(&stream), moment(time)).0, kept), stream));
             match turn % 13 {
                 0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), u64::MAX, time)),
                 4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), u64::MAX, time)),

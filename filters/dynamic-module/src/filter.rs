@@ -73,9 +73,9 @@ impl FilterConfig for Filter {
         stream: &mut FilterHandle,
     ) -> HeadersStatus {
         self.metrics.flusher.on_stream(&mut self.metrics.sink(stream));
-        long_streams::end_editions(stream);
+        long_streams::end_loads(stream);
         if let Some(route) = route {
-            stream.join(route.edition.id());
+            stream.join(route.stream_group());
         }
         let StreamState { exchange, local } = state;
         headers_status(exchange.request_headers(&self.gateway, route, &mut self.host(local, stream)))

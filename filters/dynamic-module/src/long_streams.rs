@@ -105,15 +105,15 @@ impl Task for Updates {
     }
 }
 
-/// Has the streams of this worker look at their end whose edition has to go. The timer ends those that run for long.
-pub(crate) fn end_editions(stream: &FilterHandle) {
+/// Has the streams of this worker look at their end whose load has to go. The timer ends those that run for long.
+pub(crate) fn end_loads(stream: &FilterHandle) {
     thread_local! {
         /// The number of [`StreamOwners::ended`] that this worker has acted on.
         static SEEN: Cell<u64> = const { Cell::new(0) };
     }
     let ended = STREAMS.ended();
     if SEEN.replace(ended) != ended {
-        let editions = STREAMS.ended_editions();
-        stream.wake_streams(|edition| editions.contains(&edition));
+        let loads = STREAMS.ended_loads();
+        stream.wake_streams(|group| loads.contains(group));
     }
 }

@@ -28,8 +28,8 @@ impl LongStreams {
         over.into_inner()
     }
 
-    /// Whether further editions have ended since the last call.
-    pub(crate) fn have_editions_ended(&mut self) -> bool {
+    /// Whether further loads have ended since the last call.
+    pub(crate) fn have_loads_ended(&mut self) -> bool {
         let ended = self.streams.ended();
         std::mem::replace(&mut self.seen, ended) != ended
     }

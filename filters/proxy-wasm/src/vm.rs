@@ -158,7 +158,7 @@ impl<H: Hostcalls> Vm<H> {
         let answers = self.ask(root, |reviews, context| reviews.retry(context)).unwrap_or_default();
         self.resume(answers);
         let due = self.shared.hostcalls.uptime().map(|uptime| self.shared.long_streams.due(uptime)).unwrap_or_default();
-        for (id, why) in due.into_iter().chain(self.of_ended_editions()) {
+        for (id, why) in due.into_iter().chain(self.of_ended_loads()) {
             if self.shared.hostcalls.act_for(id) {
                 self.run(id, |exchange, _, host| exchange.terminate(why, host));
             }
@@ -175,12 +175,12 @@ impl<H: Hostcalls> Vm<H> {
         }
     }
 
-    /// The streams whose edition has to go, whatever they are doing, if there are further ones since the last call.
-    fn of_ended_editions(&mut self) -> Vec<(u32, TerminationReason)> {
-        if !self.shared.long_streams.have_editions_ended() {
+    /// The streams whose load has to go, whatever they are doing, if there are further ones since the last call.
+    fn of_ended_loads(&mut self) -> Vec<(u32, TerminationReason)> {
+        if !self.shared.long_streams.have_loads_ended() {
             return Vec::new();
         }
-        let is_kept = |stream: &Stream| stream.route.as_ref().is_some_and(|route| route.edition.is_ended());
+        let is_kept = |stream: &Stream| stream.route.as_ref().is_some_and(|route| route.is_ended());
         let ended = self.streams.iter().filter(|(_, stream)| is_kept(stream));
         ended.map(|(id, _)| (*id, TerminationReason::ConfigurationReplaced)).collect()
     }

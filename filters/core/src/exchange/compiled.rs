@@ -5,7 +5,7 @@ use portcullis_filter_config::ClusterConfig;
 use super::door_hosts::DoorHosts;
 use super::route_judge::digest_of_denials;
 use crate::cluster::{CompileError, CompiledCluster};
-use crate::long_streams::{Edition, EditionLoad};
+use crate::long_streams::Edition;
 use crate::state_store::StateStore;
 use crate::weak_map::WeakMap;
 use crate::x509::hex_digest;
@@ -49,24 +49,22 @@ impl CompiledEdition {
 }
 
 impl CompiledClusters {
-    /// The compiled configuration of a text of that many bytes: one that is in use, with the place of a further load, or a new one.
+    /// The compiled configuration of a text of that many bytes: one that is in use, or a new one.
     pub(super) fn get(
         &self,
         config: &mut ClusterConfig,
         memory: &impl StateStore,
         text: usize,
-    ) -> Result<(Arc<CompiledEdition>, Option<EditionLoad>), CompileError> {
+    ) -> Result<Arc<CompiledEdition>, CompileError> {
         let digest = digest_without_names(config);
         let key = (config.name.clone(), config.variant.clone());
         let known = self.editions.get(&key).filter(|known| digest.is_some() && known.digest == digest);
-        if let Some(known) = known
-            && let Some(load) = known.edition.load(text)
-        {
-            return Ok((known, Some(load)));
+        if let Some(known) = known {
+            return Ok(known);
         }
         let compiled = CompiledEdition::compile(config, memory, text, digest)?;
         self.editions.replace(key, &compiled);
-        Ok((compiled, None))
+        Ok(compiled)
     }
 
     /// The host names of a variant with this digest.

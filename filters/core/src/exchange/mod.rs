@@ -23,6 +23,7 @@ mod response;
 mod route;
 mod route_cache;
 mod route_judge;
+mod route_update;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -40,8 +41,9 @@ pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 pub use pending::PendingUpdates;
 use portcullis_filter_config::SpanSettings;
-pub use route::{LoadError, RouteConfig, RouteUpdate, StreamCall};
+pub use route::{LoadError, RouteConfig};
 pub use route_cache::RouteCache;
+pub use route_update::{RouteUpdate, StreamCall};
 use timeline::Timeline;
 use tracking::Tracking;
 use wait::WaitingFor;
@@ -109,7 +111,7 @@ pub struct Exchange<T> {
     owns_unauthorized: bool,
     upgrade: UpgradeGate,
     tracking: Tracking<T>,
-    /// It was reset because its edition has to go.
+    /// It was reset because its load has to go.
     is_expelled: bool,
 }
 
@@ -172,7 +174,7 @@ impl<T: Clone> Exchange<T> {
         // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
         self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
         if let Some(route) = route {
-            route.edition.note_use();
+            route.load.note_use();
         }
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.describe_undecided(host);

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use super::route::{RoutePlace, RouteUpdate};
+use super::route_update::{RoutePlace, RouteUpdate};
+use crate::long_streams::TableLoad;
 
 /// The changes of configurations that a proxy may yet refuse, each with the uptime at which it is applied. A proxy has refused a
 /// configuration, and dropped it, before its main thread does anything else: one that is there still at that thread's next turn
@@ -49,7 +50,9 @@ impl<T> PendingUpdates<T> {
                 refused.push(update);
             }
         }
-        number_together(used.iter().map(|(number, (_, update))| (*number, update)));
+        let tables = by_table(used.iter().map(|(number, (_, update))| (*number, update)));
+        join_tables(&tables, at);
+        number_together(tables);
         self.updates.append(&mut used);
         refused
     }
@@ -61,8 +64,16 @@ impl<T> PendingUpdates<T> {
 
     /// Takes the first one by its load, if it is to be applied by then. One at a time: if that fails the others are there.
     pub fn take_due(&mut self, uptime: Duration) -> Option<RouteUpdate<T>> {
-        let first = self.updates.first_entry().filter(|first| first.get().0 <= uptime)?;
-        let (number, (_, mut update)) = first.remove_entry();
+        let (_, (at, first)) = self.updates.first_key_value()?;
+        if *at > uptime {
+            return None;
+        }
+        // No turn has shown which ones were loaded together: all that there are were.
+        if first.is_single() {
+            let used = self.updates.iter().filter(|(_, (_, update))| update.is_single());
+            join_tables(&by_table(used.map(|(number, (_, update))| (*number, update))), uptime);
+        }
+        let (number, (_, mut update)) = self.updates.pop_first()?;
         let newest = self.newest.get(&update.place()).filter(|newest| **newest < self.unsettled);
         let newest = newest.and_then(|newest| self.updates.get(newest));
         update.is_replaced = newest.is_some_and(|(_, newest)| newest.has_same_streams(&update));
@@ -83,18 +94,33 @@ impl<T> PendingUpdates<T> {
     }
 }
 
-/// Gives the loads of one turn one number for each cluster and listener: a proxy uses them together, and no stream of one is to be judged
-/// by another. Not if there are two for one place, which are of two route configurations.
-fn number_together<'a, T: 'a>(loads: impl Iterator<Item = (u64, &'a RouteUpdate<T>)>) {
-    let mut tables: HashMap<_, Vec<(u64, &RouteUpdate<T>)>> = HashMap::new();
+/// Loads by their route tables, each with its number.
+type Tables<'a, T> = HashMap<(&'a str, &'a str), Vec<(u64, &'a RouteUpdate<T>)>>;
+
+fn by_table<'a, T: 'a>(loads: impl Iterator<Item = (u64, &'a RouteUpdate<T>)>) -> Tables<'a, T> {
+    let mut tables = Tables::new();
     for (number, load) in loads {
-        if let Some(table) = load.table() {
-            tables.entry(table).or_default().push((number, load));
-        }
+        tables.entry(load.table()).or_default().push((number, load));
     }
-    for loads in tables.into_values() {
+    tables
+}
+
+/// Has the loads of one turn be one load of each table from that uptime on: a stream of one of them keeps all. Those of two route
+/// configurations for one table are taken for one, too: both are there until the streams of both are gone.
+fn join_tables<T>(tables: &Tables<'_, T>, at: Duration) {
+    for loads in tables.values() {
+        let table = TableLoad::together(at, loads.iter().map(|(_, load)| load.part()));
+        loads.iter().for_each(|(_, load)| load.join(&table));
+    }
+}
+
+/// Gives the loads of one turn one number for each cluster and listener: a proxy uses them together, and no stream of one is to be judged
+/// by another. Not where the listener is not known, or if there are two for one place, which are of two route configurations.
+fn number_together<T>(tables: Tables<'_, T>) {
+    for ((_, listener), loads) in tables {
         let variants: HashSet<_> = loads.iter().map(|(_, load)| load.variant()).collect();
-        let last = loads.last().filter(|_| variants.len() == loads.len()).map(|(number, _)| *number);
+        let are_one = !listener.is_empty() && variants.len() == loads.len();
+        let last = loads.last().filter(|_| are_one).map(|(number, _)| *number);
         if let Some(last) = last {
             loads.iter().for_each(|(_, load)| load.raise_number(last));
         }
@@ -123,7 +149,7 @@ mod tests {
             routes.push(route);
             pending.add(update, Duration::from_secs(at));
         }
-        let numbers: Vec<_> = routes.iter().map(|route| route.load.get()).collect();
+        let numbers: Vec<_> = routes.iter().map(|route| route.load.number()).collect();
         let mut taken = |uptime| {
             let due: Vec<_> = std::iter::from_fn(|| pending.take_due(Duration::from_secs(uptime))).collect();
             let next = pending.next().map(|at| at.as_secs());
@@ -180,7 +206,7 @@ mod tests {
                 })
                 .collect();
             assert!(pending.settle(Duration::ZERO).is_empty());
-            routes.iter().map(|route| route.load.get()).collect::<Vec<_>>()
+            routes.iter().map(|route| route.load.number()).collect::<Vec<_>>()
         };
         let first = numbers(&[("", "a"), ("v", "a"), ("", "b"), ("w", "a")]);
         assert!(first[0] == first[3] && first[1] == first[3] && first[2] < first[3], "{first:?}");

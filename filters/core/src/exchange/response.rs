@@ -281,7 +281,7 @@ impl<T: Clone> Exchange<T> {
         let is_answered = known == Known::Answer;
         let reached = if is_answered { reached_server(host) } else { None };
         let pending = std::mem::take(&mut self.tracking);
-        let Tracking::Pending { streams, edition, load, origin, is_watch, is_ordinary } = pending else { return };
+        let Tracking::Pending { streams, kept, load, origin, is_watch, is_ordinary } = pending else { return };
         // A response of Envoy's own may have no server.
         let is_running = !is_answered || reached.is_some() || is_session || is_ordinary;
         let (true, Some(now)) = (is_running, host.moment()) else { return };
@@ -292,7 +292,7 @@ impl<T: Clone> Exchange<T> {
             server: server.as_deref(),
             is_session,
             is_answer: is_ordinary && !is_session,
-            edition: &edition,
+            kept: &kept,
             load,
             // It had come when it was decided.
             received: self.timeline.received.unwrap_or_default(),
@@ -333,7 +333,7 @@ impl<W: Wake> Exchange<StreamHandle<W>> {
         route: Option<&RouteConfig<StreamHandle<W>>>,
         host: &mut H,
     ) {
-        if route.is_some_and(|route| route.edition.is_ended()) {
+        if route.is_some_and(RouteConfig::is_ended) {
             self.terminate(TerminationReason::ConfigurationReplaced, host);
             return;
         }

@@ -1,18 +1,16 @@
 //! Configurations as a proxy hands them over, compiled.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FilterConfig, PeerSource, Servers};
+use portcullis_filter_config::{ClusterConfig, FilterConfig, PeerSource};
 
 use super::compiled::{CompiledClusters, CompiledEdition};
 use super::door_hosts::DoorHosts;
-use super::route_judge::{RouteJudge, digest_of_door};
-use crate::cluster::{Cluster, CompileError, CompiledCluster};
-use crate::fair::FairQueue;
+use super::route_judge::digest_of_door;
+use super::route_update::RouteUpdate;
+use crate::cluster::{Cluster, CompileError};
 use crate::gateway::Gateway;
-use crate::long_streams::{Edition, EditionLoad, LoadNumber, StreamJudge, StreamOwners, StreamRegistry};
-use crate::moment::Moment;
+use crate::long_streams::{Edition, RouteLoad, StreamOwners, StreamRegistry};
 use crate::state_store::StateStore;
 
 /// A configuration that cannot be used, the control plane's fault. Its text is for the proxy's log.
@@ -49,9 +47,6 @@ impl Gateway {
     }
 }
 
-/// Streams to look through, and the uptime at which.
-pub type StreamCall<T> = (Arc<StreamRegistry<T>>, Duration);
-
 /// A cluster's configuration as a route carries it, with the cluster's long-running streams.
 #[derive(Debug)]
 pub struct RouteConfig<T> {
@@ -64,152 +59,13 @@ pub struct RouteConfig<T> {
     /// Alive for as long as the proxy keeps the configuration, under whichever host names.
     pub edition: Arc<Edition>,
     /// That of its streams.
-    pub(super) load: LoadNumber,
+    pub(super) load: RouteLoad,
     /// The listener that it is of; empty if it names none.
     pub(super) listener: Arc<str>,
     /// For loads that come later.
-    _compiled: Arc<CompiledEdition>,
-    _load: Option<EditionLoad>,
+    pub(super) compiled: Arc<CompiledEdition>,
     /// For the judge of running streams.
-    _hosts: Option<Arc<DoorHosts>>,
-}
-
-/// The changes that a configuration makes to requests which run or wait already. Until [`RouteUpdate::apply`] there are none: a proxy may
-/// refuse what it has compiled.
-#[derive(Debug)]
-#[must_use]
-pub struct RouteUpdate<T> {
-    name: String,
-    object: String,
-    edition: Weak<Edition>,
-    load: LoadNumber,
-    streams: Weak<StreamRegistry<T>>,
-    servers: Option<Servers>,
-    session_limit: Option<Duration>,
-    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
-    judge: Weak<CompiledCluster>,
-    denials: [u8; 64],
-    variant: Box<str>,
-    listener: Box<str>,
-    /// The host names of a variant.
-    hosts: Weak<DoorHosts>,
-    kept: Option<KeptLoad<T>>,
-    /// The proxy uses another load of the object in its place, which says what servers and limits there are: this one only judges.
-    pub(super) is_replaced: bool,
-}
-
-/// The place of a load: another load in it replaces the one before.
-pub(super) type RoutePlace = (String, Box<str>, Box<str>);
-
-/// A configuration that is applied although the proxy uses the next one already.
-#[derive(Debug)]
-struct KeptLoad<T> {
-    _edition: Option<Arc<Edition>>,
-    _streams: Option<Arc<StreamRegistry<T>>>,
-    _cluster: Option<Arc<CompiledCluster>>,
-    _hosts: Option<Arc<DoorHosts>>,
-}
-
-impl<T> RouteUpdate<T> {
-    /// The number of the load.
-    pub(super) fn number(&self) -> u64 {
-        self.load.get()
-    }
-
-    /// The same for all loads of one route configuration, once that is in use.
-    pub(super) fn raise_number(&self, to: u64) {
-        self.load.raise(to);
-    }
-
-    /// The cluster's name and the listener. `None` if that is not known.
-    pub(super) fn table(&self) -> Option<(&str, &str)> {
-        (!self.listener.is_empty()).then(|| (&*self.name, &*self.listener))
-    }
-
-    pub(super) fn variant(&self) -> &str {
-        &self.variant
-    }
-
-    /// Whether both are of one object.
-    pub(super) fn has_same_streams(&self, other: &Self) -> bool {
-        Weak::ptr_eq(&self.streams, &other.streams)
-    }
-
-    pub(super) fn place(&self) -> RoutePlace {
-        (self.name.clone(), self.variant.clone(), self.listener.clone())
-    }
-
-    /// Keeps the configuration until it is applied, as far as the proxy has it when it loads the next one in its place. Not for one that
-    /// is the same but for its load: the next one keeps it, if that is used.
-    pub(super) fn keep_beside(&mut self, next: &Self) {
-        if !Weak::ptr_eq(&self.edition, &next.edition) || self.denials != next.denials {
-            self.keep_parts();
-        }
-    }
-
-    /// Keeps the configuration until it is applied. False if the proxy has refused it.
-    pub(super) fn keep(&mut self) -> bool {
-        let is_used = self.load.is_shared();
-        if is_used {
-            self.keep_parts();
-        }
-        is_used || self.kept.is_some()
-    }
-
-    fn keep_parts(&mut self) {
-        self.kept.get_or_insert_with(|| KeptLoad {
-            _edition: self.edition.upgrade(),
-            _streams: self.streams.upgrade(),
-            _cluster: self.judge.upgrade(),
-            _hosts: self.hosts.upgrade(),
-        });
-    }
-
-    /// Has the configuration be in use again, after others of its cluster: [`RouteUpdate::apply`] follows.
-    pub(super) fn renew(&self) {
-        self.load.renew();
-    }
-
-    /// Applies the changes, unless nothing uses the configuration under these host names: streams of servers that are gone, of another
-    /// object that had the name, and of editions beyond the bound will end, and queues have the numbers of this configuration. Returns the
-    /// streams on which [`StreamRegistry::expire`] has to be called because of that.
-    pub fn apply(&self, owners: &StreamOwners<T>, at: Moment) -> Vec<StreamCall<T>> {
-        let (Some(edition), Some(streams)) = (self.edition.upgrade(), self.streams.upgrade()) else {
-            return Vec::new();
-        };
-        // An edition in use may have a load under other host names that the proxy refused. Its judge would take the place of one in use.
-        if !self.variant.is_empty() && self.hosts.strong_count() == 0 {
-            return Vec::new();
-        }
-        let uptime = at.uptime;
-        for (queue, config) in self.queues.iter().filter(|_| !self.is_replaced) {
-            queue.configure(config);
-        }
-        let on_servers = self.servers.as_ref().filter(|_| !self.is_replaced).and_then(|servers| {
-            let names = servers.names.iter().map(String::as_str);
-            streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
-        });
-        let by_limit = (!self.is_replaced).then(|| streams.limit_sessions(self.session_limit)).flatten();
-        let judge: Arc<dyn StreamJudge> = Arc::new(RouteJudge {
-            cluster: Weak::clone(&self.judge),
-            digest: self.denials,
-            variant: self.variant.clone(),
-            listener: self.listener.clone(),
-            hosts: Weak::clone(&self.hosts),
-        });
-        let load = self.load.get();
-        let by_denial = streams.judge(&judge, edition.id(), load, at);
-        let next = on_servers.into_iter().chain(by_limit).chain(by_denial).min();
-        let others = owners.others(&self.name, &self.object).into_iter();
-        // Of a former object, too: the lists are those of the name's owner now.
-        let others = others.filter_map(|other| {
-            let by_denial = other.judge(&judge, edition.id(), load, at);
-            let next = other.close(uptime).into_iter().chain(by_denial).min()?;
-            Some((other, next))
-        });
-        let of_ended = owners.use_edition(&self.name, &edition).into_iter().map(|streams| (streams, uptime));
-        next.map(|at| (streams, at)).into_iter().chain(others).chain(of_ended).collect()
-    }
+    pub(super) hosts: Option<Arc<DoorHosts>>,
 }
 
 impl<T> RouteConfig<T> {
@@ -227,7 +83,7 @@ impl<T> RouteConfig<T> {
         let streams = owners.of(&config.name, &config.object);
         let compiled = clusters.get(&mut config, memory, text.len());
         let compiled = compiled.map_err(|error| LoadError::Cluster(config.name.clone(), error))?;
-        Ok(RouteConfig::of(&config, streams, compiled, |digest| clusters.hosts(digest, &config)))
+        Ok(RouteConfig::of(&config, streams, compiled, text.len(), |digest| clusters.hosts(digest, &config)))
     }
 
     /// Compiles a configuration with a text of that many bytes. Also returns the changes that it makes to what runs already.
@@ -241,55 +97,50 @@ impl<T> RouteConfig<T> {
         text: usize,
     ) -> Result<(Self, RouteUpdate<T>), CompileError> {
         let compiled = CompiledEdition::compile(config, memory, text, None)?;
-        Ok(RouteConfig::of(config, streams, (compiled, None), |_| Arc::new(DoorHosts::of(config))))
+        Ok(RouteConfig::of(config, streams, compiled, text, |_| Arc::new(DoorHosts::of(config))))
     }
 
     fn of(
         config: &ClusterConfig,
         streams: Arc<StreamRegistry<T>>,
-        (compiled, load): (Arc<CompiledEdition>, Option<EditionLoad>),
+        compiled: Arc<CompiledEdition>,
+        text: usize,
         hosts: impl FnOnce([u8; 64]) -> Arc<DoorHosts>,
     ) -> (Self, RouteUpdate<T>) {
         let cluster = Cluster::named(&config.authorities, Arc::clone(&compiled.cluster));
-        let (edition, number) = (Arc::clone(&compiled.edition), LoadNumber::newest());
+        let edition = Arc::clone(&compiled.edition);
         let denials = digest_of_door(compiled.denials, config);
-        let hosts = (!config.variant.is_empty()).then(|| hosts(denials));
-        let update = RouteUpdate {
-            name: config.name.clone(),
-            object: config.object.clone(),
-            edition: Arc::downgrade(&edition),
-            load: number.clone(),
-            streams: Arc::downgrade(&streams),
-            servers: config.servers.clone(),
-            session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
-            judge: Arc::downgrade(&compiled.cluster),
-            denials,
-            variant: config.variant.as_str().into(),
-            listener: config.listener.as_str().into(),
-            hosts: hosts.as_ref().map(Arc::downgrade).unwrap_or_default(),
-            kept: None,
-            is_replaced: false,
-            queues: cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
-        };
-        let (name, listener) = (config.name.clone(), config.listener.as_str().into());
         let route = RouteConfig {
-            name,
+            name: config.name.clone(),
             cluster,
             streams,
+            load: RouteLoad::newest(&edition),
             edition,
-            load: number,
-            listener,
-            _compiled: compiled,
-            _load: load,
-            _hosts: hosts,
+            listener: config.listener.as_str().into(),
+            compiled,
+            hosts: (!config.variant.is_empty()).then(|| hosts(denials)),
         };
+        let update = RouteUpdate::of(config, &route, denials, text);
         (route, update)
+    }
+
+    /// The group of its streams, by which a host finds them when they have to end ([`StreamOwners::ended_loads`]).
+    pub fn stream_group(&self) -> u64 {
+        self.load.id()
+    }
+
+    /// Whether its streams have to end, whatever they are doing: those of its cluster's name keep too much of what was replaced.
+    pub fn is_ended(&self) -> bool {
+        self.load.is_ended()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::time::Duration;
+
+    use portcullis_filter_config::Servers;
 
     use super::*;
     use crate::gateway::tests::plain_config;
@@ -326,8 +177,8 @@ mod tests {
             server: Some("a"),
             is_session: true,
             is_answer: false,
-            edition: &first.edition,
-            load: first.load.get(),
+            kept: &first.load,
+            load: first.load.number(),
             received: at(0),
             origin: None,
         };
@@ -373,8 +224,8 @@ mod tests {
             server: None,
             is_session: false,
             is_answer: false,
-            edition: &first.edition,
-            load: first.load.get(),
+            kept: &first.load,
+            load: first.load.number(),
             received: at(0),
             origin: None,
         };
@@ -389,11 +240,11 @@ mod tests {
             assert!(Arc::ptr_eq(&route.edition, &first.edition), "{number}");
         }
         assert_eq!(first.streams.expire(at(0), |_, _| panic!("no stream ends")), None);
-        assert_eq!((owners.ended(), first.edition.is_ended()), (0, false));
+        assert_eq!((owners.ended(), first.is_ended()), (0, false));
         let _newer = load("a.test", Some(1));
         let again = load("a.test", None);
         assert!(!Arc::ptr_eq(&again.edition, &first.edition), "what the newer one set is set again");
         let kept: Vec<_> = (2..300).map(|limit| load("a.test", Some(limit))).collect();
-        assert!(first.edition.is_ended() && !kept.last().unwrap().edition.is_ended(), "edits of anything else");
+        assert!(first.is_ended() && !kept.last().unwrap().is_ended(), "edits of anything else");
     }
 }

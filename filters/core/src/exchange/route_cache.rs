@@ -5,7 +5,8 @@ use std::rc::{self, Rc};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::route::{LoadError, RouteConfig, RouteUpdate};
+use super::route::{LoadError, RouteConfig};
+use super::route_update::RouteUpdate;
 use crate::x509::hex_digest;
 
 /// Time after which a cached configuration is forgotten that no request asks for.
@@ -103,7 +104,7 @@ impl<T> RouteCache<T> {
     /// A configuration that streams have kept, unless they have to end.
     fn revive(&mut self, digest: &[u8]) -> Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)> {
         let kept = self.kept.remove(digest)?;
-        let route = kept.route.upgrade().filter(|route| !route.edition.is_ended())?;
+        let route = kept.route.upgrade().filter(|route| !route.is_ended())?;
         kept.update.renew();
         Some((route, kept.update))
     }
@@ -176,20 +177,20 @@ mod tests {
             server: None,
             is_session: true,
             is_answer: false,
-            edition: &first.edition,
-            load: first.load.get(),
+            kept: &first.load,
+            load: first.load.number(),
             received: at(0),
             origin: None,
         };
         assert_eq!(first.streams.register(session, 1, moment(at(0))).1, Some(at(2)), "the limit of the newest");
         seen("a", 1);
         assert_eq!(first.streams.expire(at(0), |_, _| ()), None);
-        assert_eq!((owners.ended(), first.edition.is_ended()), (0, false));
+        assert_eq!((owners.ended(), first.is_ended()), (0, false));
         let weak = Rc::downgrade(&second);
         drop(second);
         assert_eq!(weak.strong_count(), 0, "nothing else keeps it");
         let kept: Vec<_> = (10..300).map(|limit| seen("a", limit)).collect();
-        assert!(first.edition.is_ended() && !kept.last().unwrap().edition.is_ended());
+        assert!(first.is_ended() && !kept.last().unwrap().is_ended());
         assert!(!Rc::ptr_eq(&first, &seen("a", 1)), "its streams have to end: requests get one of their own");
     }
 

@@ -5,7 +5,7 @@ use super::host::Host;
 use super::route::RouteConfig;
 use crate::gateway::Forward;
 use crate::host_names::is_address;
-use crate::long_streams::{Edition, StreamGuard, StreamRegistry};
+use crate::long_streams::{RouteLoad, StreamGuard, StreamRegistry};
 use crate::stream_origin::{RequestedHost, StreamOrigin};
 
 /// How a long-running stream is followed until its server is removed or its time is over.
@@ -17,7 +17,8 @@ pub(super) enum Tracking<T> {
     /// It is yet to be registered.
     Pending {
         streams: Arc<StreamRegistry<T>>,
-        edition: Arc<Edition>,
+        kept: RouteLoad,
+        /// Its number when the request was decided.
         load: u64,
         origin: Option<Arc<StreamOrigin>>,
         is_watch: bool,
@@ -50,8 +51,8 @@ impl<T> Tracking<T> {
         }
         Tracking::Pending {
             streams: Arc::clone(&route.streams),
-            edition: Arc::clone(&route.edition),
-            load: route.load.get(),
+            kept: route.load.clone(),
+            load: route.load.number(),
             origin,
             is_watch: forward.is_watch,
             is_ordinary: forward.is_ordinary,

@@ -268,9 +268,9 @@ impl Judged {
 
     /// The judges of a stream that is registered only now: those of newer loads than its own that came into use before.
     pub(super) fn judges_of(&self, stream: StreamStart<'_>, origin: &StreamOrigin) -> Vec<LateJudge> {
-        let variant = stream.edition.variant();
+        let variant = &**stream.kept.variant();
         let of_newer = |variant: &str| self.judges.get(variant).filter(|judges| stream.load < judges.newest);
-        let of_own = of_newer(variant).filter(|judges| judges.edition != stream.edition.id());
+        let of_own = of_newer(variant).filter(|judges| judges.edition != stream.kept.edition());
         // All variants have the denials of the cluster's own configuration.
         let of_cluster = of_newer("").filter(|_| !variant.is_empty());
         let newest = of_own.into_iter().chain(of_cluster).filter_map(|judges| judges.loads.last());

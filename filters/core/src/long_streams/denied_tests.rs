@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::long_streams::{Edition, StreamGuard, StreamRegistry, TerminationReason};
+use crate::long_streams::{Edition, RouteLoad, StreamGuard, StreamRegistry, TerminationReason};
 use crate::request::Client;
 use crate::stream_origin::{Impersonated, RequestedHost};
 use crate::testing::moment;
@@ -141,7 +141,7 @@ fn begin_of(
         server: Some("a"),
         is_session: false,
         is_answer: false,
-        edition,
+        kept: &RouteLoad::newest(edition),
         load: edition.id(),
         received,
         origin: Some(&origin),

@@ -1,28 +1,33 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
-//! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of editions that were
-//! replaced long ago end when streams keep too many of those, and those whose sender an edit denies.
+//! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of loads that were
+//! replaced end when streams keep too much of those, and those whose sender an edit denies.
 
 mod denied;
 mod edition;
 mod handle;
 mod judging;
-mod load_number;
+mod kept_bytes;
+mod kept_loads;
 mod owners;
 mod placing;
+mod route_load;
 mod shutdown;
+mod table_load;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use denied::Judged;
 pub use denied::StreamJudge;
 pub use edition::Edition;
-pub(crate) use edition::EditionLoad;
 pub use handle::{StreamCommand, StreamHandle};
-pub(crate) use load_number::LoadNumber;
-pub use owners::StreamOwners;
+pub(crate) use kept_loads::TablePlace;
+pub use owners::{EndedLoads, StreamOwners};
+pub use route_load::RouteLoad;
+use route_load::RouteLoadRef;
 pub use shutdown::Shutdown;
+pub(crate) use table_load::{LoadPart, TableLoad};
 
 use crate::moment::Moment;
 use crate::schedule::{Task, Wake};
@@ -56,8 +61,9 @@ struct RegistryState<T> {
     sessions: BTreeMap<u64, Duration>,
     /// When each ordinary answer to an upgrade began.
     answers: BTreeMap<u64, Duration>,
-    editions: BTreeMap<u64, EditionStreams>,
-    /// Each by the load that it began under.
+    /// By the ids of their loads.
+    loads: BTreeMap<u64, LoadStreams>,
+    /// Each by the number of the load that it began under.
     by_load: BTreeSet<(u64, u64)>,
     judged: Judged,
 }
@@ -72,17 +78,19 @@ struct Served {
 }
 
 #[derive(Debug)]
-struct EditionStreams {
-    edition: Weak<Edition>,
+struct LoadStreams {
+    load: RouteLoadRef,
     streams: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
 struct RegisteredStream<T> {
     server: Option<Box<str>>,
-    edition: u64,
+    /// The id of its load.
+    kept: u64,
+    /// The number of its load.
     load: u64,
-    /// That of its edition.
+    /// That of its load.
     variant: Arc<str>,
     /// The uptime at which its request came.
     received: Duration,
@@ -105,11 +113,11 @@ pub struct StreamStart<'a> {
     pub is_session: bool,
     /// Whether it is an ordinary answer, to an upgrade that the server ignored. The proxy has no time limit for it.
     pub is_answer: bool,
-    /// The edition that it began under, and keeps.
-    pub edition: &'a Arc<Edition>,
-    /// The number of the load that it began under, which is greater than those of earlier loads.
+    /// The load that it began under, and keeps.
+    pub kept: &'a RouteLoad,
+    /// The number that the load had then, which is greater than those of earlier loads.
     pub load: u64,
-    /// The uptime at which its request came, and its edition was chosen.
+    /// The uptime at which its request came, and its load was chosen.
     pub received: Duration,
     /// The sender, if the gateway knows it: an edition may deny it.
     pub origin: Option<&'a Arc<StreamOrigin>>,
@@ -122,7 +130,7 @@ pub enum TerminationReason {
     ServerRemoved,
     /// It is a session, and took as long as sessions may.
     SessionLimit,
-    /// Streams kept too many editions of the cluster's configuration, and its was the oldest.
+    /// Streams kept too much of what was replaced of configurations, and its load was in use for the least part of its time.
     ConfigurationReplaced,
     /// It is an ordinary answer to an upgrade, and took as long as those may.
     UpgradeIgnored,
@@ -169,7 +177,7 @@ impl<T> Default for StreamRegistry<T> {
             servers: BTreeMap::new(),
             sessions: BTreeMap::new(),
             answers: BTreeMap::new(),
-            editions: BTreeMap::new(),
+            loads: BTreeMap::new(),
             by_load: BTreeSet::new(),
             judged: Judged::default(),
         }))
@@ -228,7 +236,7 @@ impl<T> StreamRegistry<T> {
             let is_gone = inner
                 .served
                 .as_ref()
-                .is_some_and(|served| arrival.edition.id() <= served.edition && !served.names.contains(name));
+                .is_some_and(|served| arrival.kept.edition() <= served.edition && !served.names.contains(name));
             let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeSet::new() };
             inner.servers.entry(name.into()).or_insert_with(new).streams.insert(number);
             is_awaited |= is_gone;
@@ -242,17 +250,17 @@ impl<T> StreamRegistry<T> {
             is_awaited |= inner.answers.is_empty();
             inner.answers.insert(number, now);
         }
-        let edition = arrival.edition.id();
-        let new = || EditionStreams { edition: Arc::downgrade(arrival.edition), streams: BTreeSet::new() };
-        inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
+        let kept = arrival.kept.id();
+        let new = || LoadStreams { load: arrival.kept.downgrade(), streams: BTreeSet::new() };
+        inner.loads.entry(kept).or_insert_with(new).streams.insert(number);
         let origin = arrival.origin.cloned();
         let server = arrival.server.map(Into::into);
-        let variant = Arc::clone(arrival.edition.shared_variant());
+        let variant = Arc::clone(arrival.kept.variant());
         let StreamStart { load, received, .. } = arrival;
         inner.by_load.insert((load, number));
-        let registered = RegisteredStream { server, edition, load, variant, received, origin, handle: stream };
+        let registered = RegisteredStream { server, kept, load, variant, received, origin, handle: stream };
         inner.streams.insert(number, registered);
-        let end = match (arrival.edition.is_ended(), is_awaited) {
+        let end = match (arrival.kept.is_ended(), is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),
             (false, false) => None,
@@ -261,7 +269,7 @@ impl<T> StreamRegistry<T> {
         let judges = arrival.origin.map_or_else(Vec::new, |origin| inner.judged.judges_of(arrival, origin));
         drop(inner);
         let guard = StreamGuard { streams: Arc::clone(self), number };
-        let variant = arrival.edition.variant();
+        let variant = arrival.kept.variant();
         let is_awaited =
             arrival.origin.is_some_and(|origin| self.judge_late(number, judges, variant, origin, time_of_day));
         (guard, if is_awaited { Some(now) } else { end })
@@ -277,7 +285,7 @@ impl<T> StreamRegistry<T> {
             (inner.on_gone_servers(now), TerminationReason::ServerRemoved),
             (inner.old_sessions(now), TerminationReason::SessionLimit),
             (inner.old_answers(now), TerminationReason::UpgradeIgnored),
-            (inner.of_ended_editions(), TerminationReason::ConfigurationReplaced),
+            (inner.of_ended_loads(), TerminationReason::ConfigurationReplaced),
         ] {
             for number in due {
                 if let Some(stream) = inner.remove(number) {
@@ -317,9 +325,9 @@ impl<T> RegistryState<T> {
         self.answers.iter().take_while(|(_, since)| is_old(since)).map(|(number, _)| *number).collect()
     }
 
-    fn of_ended_editions(&self) -> Vec<u64> {
-        let is_ended = |kept: &&EditionStreams| kept.edition.upgrade().is_some_and(|edition| edition.is_ended());
-        self.editions.values().filter(is_ended).flat_map(|kept| &kept.streams).copied().collect()
+    fn of_ended_loads(&self) -> Vec<u64> {
+        let ended = self.loads.values().filter(|kept| kept.load.is_ended());
+        ended.flat_map(|kept| &kept.streams).copied().collect()
     }
 
     /// Forgets a stream. `None` if it was forgotten before.
@@ -329,10 +337,10 @@ impl<T> RegistryState<T> {
         self.sessions.remove(&number);
         self.answers.remove(&number);
         self.judged.forget(number);
-        if let Some(kept) = self.editions.get_mut(&stream.edition) {
+        if let Some(kept) = self.loads.get_mut(&stream.kept) {
             kept.streams.remove(&number);
             if kept.streams.is_empty() {
-                self.editions.remove(&stream.edition);
+                self.loads.remove(&stream.kept);
             }
         }
         if let Some(name) = &stream.server

@@ -1,16 +1,23 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::StreamRegistry;
-use super::edition::{Edition, Editions};
+use super::kept_bytes::LoadBytes;
+use super::kept_loads::{KeptLoads, TablePlace};
+use super::table_load::TableLoad;
 
 /// Fewer names than this are not worth a look.
 const SWEEP_THRESHOLD: usize = 64;
+/// Bytes that replaced loads of all names may take; as many as the newest ones, if these take more: an edit of all clusters ends no stream.
+const MAX_BYTES: u64 = 1 << 30;
+/// Bytes by which they grow beyond that before all names are looked through, and by which they are fewer afterwards if there were too many.
+const LOOK_AGAIN: u64 = MAX_BYTES / 16;
 
 /// The long-running streams of all objects, by the cluster's name and the word for its object: a name's next owner says nothing
 /// about the servers and the sessions of the one before, but its lists may deny their senders. Streams live as long as something
-/// uses them, over all edits. And the editions that streams keep, by the cluster's name.
+/// uses them, over all edits. And the loads that streams keep, by the cluster's name.
 #[derive(Debug)]
 pub struct StreamOwners<T> {
     names: Mutex<OwnerNames<T>>,
@@ -25,29 +32,41 @@ struct OwnerNames<T> {
     names: HashMap<String, OwnerName<T>>,
     /// Number of names at which unused ones are swept.
     most: usize,
-    /// Editions whose streams have to end.
-    ended: Vec<Weak<Edition>>,
+    /// Loads whose streams have to end.
+    ended: Vec<Weak<TableLoad>>,
+    /// What the loads of all names take.
+    bytes: LoadBytes,
+    /// Bytes of replaced loads at which all names are looked through.
+    look_at: u64,
 }
 
 #[derive(Debug)]
 struct OwnerName<T> {
     /// Rarely more than one.
     objects: Vec<Owner<T>>,
-    editions: Editions,
-    /// Those of all variants together: edits of a route's policies end no stream of the cluster's other routes.
-    of_variants: Editions,
+    loads: KeptLoads,
+}
+
+/// The loads whose streams have to end, by the groups of these ([`crate::exchange::RouteConfig::stream_group`]).
+#[derive(Debug, Default)]
+pub struct EndedLoads(BTreeMap<u64, u64>);
+
+impl EndedLoads {
+    /// Whether the streams of a group have to end.
+    pub fn contains(&self, group: u64) -> bool {
+        self.0.range(..=group).next_back().is_some_and(|(_, last)| group <= *last)
+    }
 }
 
 impl<T> Default for OwnerName<T> {
     fn default() -> Self {
-        OwnerName { objects: Vec::new(), editions: Editions::default(), of_variants: Editions::default() }
+        OwnerName { objects: Vec::new(), loads: KeptLoads::default() }
     }
 }
 
 impl<T> OwnerName<T> {
     fn is_used(&self) -> bool {
-        !(self.editions.are_gone() && self.of_variants.are_gone())
-            || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
+        !self.loads.are_gone() || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
     }
 
     fn alive(&self) -> impl Iterator<Item = (&str, Arc<StreamRegistry<T>>)> {
@@ -57,7 +76,13 @@ impl<T> OwnerName<T> {
 
 impl<T> Default for StreamOwners<T> {
     fn default() -> Self {
-        let names = OwnerNames { names: HashMap::new(), most: SWEEP_THRESHOLD, ended: Vec::new() };
+        let names = OwnerNames {
+            names: HashMap::new(),
+            most: SWEEP_THRESHOLD,
+            ended: Vec::new(),
+            bytes: LoadBytes::default(),
+            look_at: MAX_BYTES,
+        };
         StreamOwners { names: Mutex::new(names), ended: AtomicU64::new(0) }
     }
 }
@@ -91,34 +116,46 @@ impl<T> StreamOwners<T> {
         all.into_iter().for_each(f);
     }
 
-    /// Notes an edition as the newest of the name, or of its variants. Returns the streams of all objects of the name if some of them have to end
-    /// because of it: [`StreamRegistry::expire`] ends those that run for long.
-    pub(crate) fn use_edition(&self, name: &str, edition: &Arc<Edition>) -> Vec<Arc<StreamRegistry<T>>> {
+    /// Notes a load that is in use as the newest of its table. Returns the streams of all objects of which some have to end because of it:
+    /// [`StreamRegistry::expire`] ends those that run for long.
+    pub(crate) fn use_load(
+        &self,
+        name: &str,
+        place: TablePlace,
+        load: &Arc<TableLoad>,
+        uptime: Duration,
+    ) -> Vec<Arc<StreamRegistry<T>>> {
         let mut names = self.lock();
-        let OwnerNames { names, ended, .. } = &mut *names;
-        let name = names.entry(name.to_owned()).or_default();
-        let editions = if edition.variant().is_empty() { &mut name.editions } else { &mut name.of_variants };
-        let now_ended = editions.add(edition);
-        if now_ended.is_empty() {
+        let use_it = |loads: &mut KeptLoads| loads.add(place, load, uptime).then(|| loads.end_excess(uptime));
+        let Some(of_name) = names.with_loads(name, use_it) else { return Vec::new() };
+        let mut ended: BTreeMap<String, Vec<_>> = BTreeMap::from([(name.to_owned(), of_name)]);
+        for (name, load) in names.end_excess(uptime) {
+            ended.entry(name).or_default().push(load);
+        }
+        ended.retain(|_, loads| !loads.is_empty());
+        if ended.is_empty() {
             return Vec::new();
         }
-        ended.retain(|edition| edition.strong_count() > 0);
-        ended.extend(now_ended.iter().map(Arc::downgrade));
+        let concerned = ended.keys().filter_map(|name| names.names.get(name)).flat_map(OwnerName::alive);
+        let concerned = concerned.map(|(_, streams)| streams).collect();
+        names.note_ended(ended.into_values().flatten());
         self.ended.fetch_add(1, Ordering::AcqRel);
-        name.alive().map(|(_, streams)| streams).collect()
+        concerned
     }
 
-    /// A number that changes whenever streams of further editions have to end ([`StreamOwners::ended_editions`]).
+    /// A number that changes whenever streams of further loads have to end ([`StreamOwners::ended_loads`]).
     pub fn ended(&self) -> u64 {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// The ids of the editions whose streams have to end, as far as something keeps them. Streams that run for long are ended without
-    /// the host's help; others are the host's to find.
-    pub fn ended_editions(&self) -> HashSet<u64> {
+    /// The loads whose streams have to end, as far as something keeps them. Streams that run for long are ended without the host's help;
+    /// others are the host's to find.
+    pub fn ended_loads(&self) -> EndedLoads {
         let names = self.lock();
-        let ended = names.ended.iter().filter_map(Weak::upgrade).filter(|edition| edition.is_ended());
-        ended.map(|edition| edition.id()).collect()
+        let ended: Vec<_> = names.ended.iter().filter_map(Weak::upgrade).filter(|load| load.is_ended()).collect();
+        drop(names);
+        let ids = ended.iter().flat_map(|load| load.ids());
+        EndedLoads(ids.map(|ids| (*ids.start(), *ids.end())).collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnerNames<T>> {
@@ -130,186 +167,71 @@ impl<T> OwnerNames<T> {
     fn sweep(&mut self) {
         // Not at every call: a configuration with many clusters would look through all of them for each.
         if self.names.len() >= self.most {
-            self.names.retain(|_, name| name.is_used());
+            let bytes = &mut self.bytes;
+            self.names.retain(|_, name| {
+                let is_used = name.is_used();
+                if !is_used {
+                    bytes.subtract(name.loads.bytes());
+                }
+                is_used
+            });
             self.most = self.names.len().saturating_mul(2).max(SWEEP_THRESHOLD);
         }
+    }
+
+    /// Works on the loads of a name.
+    fn with_loads<R>(&mut self, name: &str, work: impl FnOnce(&mut KeptLoads) -> R) -> R {
+        let loads = &mut self.names.entry(name.to_owned()).or_default().loads;
+        self.bytes.subtract(loads.bytes());
+        let result = work(loads);
+        self.bytes.add(loads.bytes());
+        result
+    }
+
+    /// Ends loads of the names whose replaced ones take most, if those of all names take too much. Each with its name.
+    fn end_excess(&mut self, uptime: Duration) -> Vec<(String, Weak<TableLoad>)> {
+        let look_at = |past: u64| past.saturating_add(LOOK_AGAIN).max(MAX_BYTES);
+        if self.bytes.past <= self.look_at {
+            self.look_at = self.look_at.min(look_at(self.bytes.past));
+            return Vec::new();
+        }
+        // What the proxy has freed of other names is counted still.
+        self.bytes = LoadBytes::default();
+        for name in self.names.values_mut() {
+            name.loads.forget_gone(uptime);
+            self.bytes.add(name.loads.bytes());
+        }
+        let most = self.bytes.present.max(MAX_BYTES);
+        let is_excess = self.bytes.past > most;
+        let ended = if is_excess { self.end_until(most.saturating_sub(LOOK_AGAIN), uptime) } else { Vec::new() };
+        self.look_at = look_at(self.bytes.past);
+        ended
+    }
+
+    fn end_until(&mut self, most: u64, uptime: Duration) -> Vec<(String, Weak<TableLoad>)> {
+        let past = self.names.iter().map(|(name, owner)| (owner.loads.bytes().past, name.clone()));
+        let mut by_past: BinaryHeap<(u64, String)> = past.collect();
+        let mut ended = Vec::new();
+        while self.bytes.past > most
+            && let Some((_, name)) = by_past.pop()
+        {
+            let end = |loads: &mut KeptLoads| (loads.end_most_disused(uptime), loads.bytes().past);
+            if let (Some(load), past) = self.with_loads(&name, end) {
+                ended.push((name.clone(), load));
+                by_past.push((past, name));
+            }
+        }
+        ended
+    }
+
+    fn note_ended(&mut self, loads: impl Iterator<Item = Weak<TableLoad>>) {
+        self.ended.extend(loads);
+        self.ended.retain(|load| load.strong_count() > 0);
+        self.ended.sort_unstable_by_key(|load| load.as_ptr().addr());
+        self.ended.dedup_by(|one, other| Weak::ptr_eq(one, other));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_object_of_a_name_has_streams_of_its_own() {
-        let owners = StreamOwners::<()>::default();
-        let (first, second) = (owners.of("a", "1"), owners.of("a", "2"));
-        assert!(!Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&first, &owners.of("a", "1")));
-        assert_eq!(owners.others("a", "2").len(), 1);
-        assert!(Arc::ptr_eq(&owners.others("a", "2")[0], &first) && owners.others("b", "2").is_empty());
-        let mut number = 0;
-        owners.for_each(|_| number += 1);
-        assert_eq!(number, 2);
-        drop(first);
-        assert!(owners.others("a", "2").is_empty());
-        for name in 0..1_000 {
-            drop(owners.of(&name.to_string(), ""));
-        }
-        let kept = owners.names.lock().unwrap().names.len();
-        assert!(kept <= SWEEP_THRESHOLD + 1 && Arc::ptr_eq(&second, &owners.of("a", "2")), "{kept}");
-    }
-
-    #[test]
-    fn oldest_editions_beyond_the_bound_have_to_end() {
-        // (bytes of text of each, editions that are kept)
-        for (text, kept) in [(1, 256), (10 << 20, 7), (1 << 30, 1)] {
-            let owners = StreamOwners::<()>::default();
-            // Objects that follow one another share the bound of their name; another name has its own.
-            let _streams = [owners.of("a", "1"), owners.of("a", "2"), owners.of("b", "3")];
-            let other = Arc::new(Edition::new(1_000, text, 0));
-            assert!(owners.use_edition("b", &other).is_empty());
-            let mut editions = Vec::new();
-            for id in 0..300 {
-                editions.push(Arc::new(Edition::new(id, text, 0)));
-                let concerned = owners.use_edition("a", editions.last().unwrap());
-                let excess = usize::try_from(id).unwrap() >= kept;
-                assert_eq!(concerned.len(), if excess { 2 } else { 0 }, "{id}");
-            }
-            let ended = editions.iter().filter(|edition| edition.is_ended()).count();
-            assert_eq!((ended, owners.ended()), (300 - kept, 300 - kept as u64));
-            assert!(editions.iter().is_sorted_by_key(|edition| !edition.is_ended()), "the oldest first");
-            assert_eq!(owners.ended_editions(), (0..300 - kept as u64).collect());
-            assert!(!other.is_ended());
-            editions.clear();
-            assert!(owners.ended_editions().is_empty(), "none that nothing keeps");
-        }
-    }
-
-    #[test]
-    fn editions_that_nothing_keeps_make_room() {
-        let owners = StreamOwners::<()>::default();
-        let oldest = Arc::new(Edition::new(0, 1, 1));
-        owners.use_edition("a", &oldest);
-        for id in 1..1_000 {
-            assert!(owners.use_edition("a", &Arc::new(Edition::new(id, 1, 1))).is_empty());
-        }
-        owners.use_edition("a", &oldest);
-        assert!(!oldest.is_ended() && owners.ended() == 0);
-    }
-
-    #[test]
-    fn edition_in_use_after_its_end_goes_on() {
-        let owners = StreamOwners::<()>::default();
-        let used = |ids: std::ops::Range<u64>| -> Vec<_> {
-            let editions: Vec<_> = ids.map(|id| Arc::new(Edition::new(id, 1, 1))).collect();
-            editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
-            editions
-        };
-        let ended = |editions: &[Arc<Edition>]| editions.iter().filter(|edition| edition.is_ended()).count();
-        let first = used(0..300);
-        assert_eq!(ended(&first), 44);
-        first[0].note_use();
-        assert!(!first[0].is_ended() && !owners.ended_editions().contains(&0));
-        let later = used(300..600);
-        assert_eq!((first[0].is_ended(), ended(&first), ended(&later)), (false, 299, 45), "the bound is as before");
-        first.iter().chain(&later).for_each(|edition| edition.note_use());
-        let last = used(600..601);
-        assert_eq!(ended(&first) + ended(&later), 601 - 256, "however many are in use");
-        assert_eq!(ended(&last), 0);
-    }
-
-    #[test]
-    fn editions_of_variants_have_a_bound_of_their_own() {
-        let owners = StreamOwners::<()>::default();
-        let own = Arc::new(Edition::new(0, 1, 1));
-        owners.use_edition("a", &own);
-        let variant = |id: u64| Arc::new(Edition::new(id, 1, 1).of_variant(&format!("team/{}", id % 3)));
-        let editions: Vec<_> = (1..300).map(variant).collect();
-        editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
-        let ended = editions.iter().filter(|edition| edition.is_ended()).count();
-        assert_eq!((own.is_ended(), ended), (false, 299 - 3 - 255), "that of all variants together");
-    }
-
-    /// A proxy loads all of them at an edit of one.
-    #[test]
-    fn editions_of_many_variants_in_use_go_on() {
-        let owners = StreamOwners::<()>::default();
-        let of_route = |id: u64| Arc::new(Edition::new(id, 1, 1).of_variant(&format!("https/team/{id}")));
-        let routes: Vec<_> = (1..600).map(of_route).collect();
-        let mut edits = Vec::new();
-        for edit in 0..300_u64 {
-            if edit.is_multiple_of(100) {
-                routes.iter().for_each(|edition| assert!(owners.use_edition("a", edition).is_empty()));
-            }
-            edits.push(Arc::new(Edition::new(600 + edit, 1, 1).of_variant("https/team/0")));
-            drop(owners.use_edition("a", edits.last().unwrap()));
-        }
-        assert!(routes.iter().chain(edits.last()).all(|edition| !edition.is_ended()));
-        assert_eq!(edits.iter().filter(|edition| edition.is_ended()).count(), 300 - 256);
-    }
-
-    /// Tenants edit the policies of their routes, and may keep a stream for each edition.
-    #[test]
-    fn editions_of_one_namespace_end_none_of_another() {
-        for (of_team, of_crowd) in [(1, 1), (1, 64 << 20), (8 << 20, 8 << 20)] {
-            let owners = StreamOwners::<()>::default();
-            let edition = |id: u64, text: usize, namespace: &str| {
-                let variant = format!("{}/{namespace}/{}", if id.is_multiple_of(2) { "*" } else { "https" }, id % 9);
-                let edition = Arc::new(Edition::new(id, text, 0).of_variant(&variant));
-                drop(owners.use_edition("a", &edition));
-                edition
-            };
-            let team: Vec<_> = (0..3).map(|id| edition(id, of_team, "team")).collect();
-            let crowd: Vec<_> = (3..400).map(|id| edition(id, of_crowd, "crowd")).collect();
-            let later = edition(400, of_team, "team");
-            assert!(team.iter().chain([&later]).all(|edition| !edition.is_ended()), "{of_crowd}");
-            assert!(crowd.iter().is_sorted_by_key(|edition| !edition.is_ended()), "the oldest first");
-            assert!(crowd[0].is_ended());
-        }
-    }
-
-    #[test]
-    fn loads_of_an_edition_weigh() {
-        let owners = StreamOwners::<()>::default();
-        let edition = Arc::new(Edition::new(1, 0, 0));
-        owners.use_edition("a", &edition);
-        let mut loads: Vec<_> = std::iter::from_fn(|| edition.load(1 << 20)).take(1_000).collect();
-        assert_eq!(loads.len(), 124, "the next is of another edition");
-        loads.pop();
-        loads.extend(edition.load(1 << 20));
-        assert_eq!(loads.len(), 124, "what is gone makes room");
-        let later = Arc::new(Edition::new(2, 32 << 20, 0));
-        let newest = Arc::new(Edition::new(3, 0, 0));
-        assert!([&later, &newest].iter().all(|one| owners.use_edition("a", one).is_empty()) && !edition.is_ended());
-        let _load = later.load(1 << 20);
-        owners.use_edition("a", &newest);
-        assert!(edition.is_ended() && edition.load(0).is_none(), "the older one ends beyond the bound");
-    }
-
-    #[test]
-    fn entries_of_policies_weigh() {
-        let owners = StreamOwners::<()>::default();
-        let editions = [0, 1, 2].map(|id| Arc::new(Edition::new(id, 0, 500_000)));
-        editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
-        assert_eq!(editions.each_ref().map(|edition| edition.is_ended()), [true, false, false]);
-    }
-
-    /// The newest one is of the namespace that has most, and has no older ones.
-    #[test]
-    fn editions_of_ascending_sizes_are_bounded() {
-        let owners = StreamOwners::<()>::default();
-        let mut editions: Vec<Arc<Edition>> = Vec::new();
-        let mut kept = 0;
-        for mebibytes in 1..=40_usize {
-            let variant = format!("https/team-{mebibytes}/route");
-            let newest = Edition::new(mebibytes as u64, mebibytes << 18, 0).of_variant(&variant);
-            editions.push(Arc::new(newest));
-            drop(owners.use_edition("a", editions.last().unwrap()));
-            let alive = (1..).zip(&editions).filter(|(_, edition)| !edition.is_ended());
-            kept = alive.map(|(mebibytes, _)| mebibytes).sum::<usize>();
-            assert!(kept - mebibytes <= 256, "{kept} MiB with the {mebibytes}. one");
-            assert!(!editions.last().unwrap().is_ended());
-        }
-        assert!(kept > 200, "no more end than have to: {kept}");
-    }
-}
+#[path = "owners_tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::moment;
 
 const GRACE: Duration = Duration::from_secs(10);
-static EDITION: LazyLock<Arc<Edition>> = LazyLock::new(Arc::default);
+static KEPT: LazyLock<RouteLoad> = LazyLock::new(|| RouteLoad::newest(&Edition::default()));
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -18,7 +18,7 @@ fn on(server: &str) -> StreamStart<'_> {
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
     let received = Duration::ZERO;
-    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION, load: 0, received, origin: None }
+    StreamStart { server, is_session: true, is_answer: false, kept: &KEPT, load: 0, received, origin: None }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
@@ -174,42 +174,59 @@ fn shutdown_drains_once_and_ends_watches_until_its_end() {
 }
 
 #[test]
-fn streams_of_ended_editions_end_at_once() {
+fn streams_of_ended_loads_end_at_once() {
     let owners = StreamOwners::<u32>::default();
     // Two objects that have had the name one after the other.
     let objects = [owners.of("a", "1"), owners.of("a", "2")];
-    let editions: Vec<_> = (0..300).map(|id| Arc::new(Edition::new(id, 1, 1))).collect();
     let mut guards = Vec::new();
-    for (number, edition) in (0..).zip(&editions) {
+    let mut loads = Vec::new();
+    for number in 0..300 {
         let streams = &objects[usize::from(number >= 150)];
-        assert_eq!(owners.use_edition("a", edition).len(), if number >= 256 { 2 } else { 0 }, "{number}");
-        let (watch, due) = streams.register(StreamStart { edition, ..on("a") }, number, moment(at(1)));
+        loads.push(RouteLoad::newest(&Edition::new(number.into(), 1, 1)));
+        let kept = &loads[number as usize];
+        let concerned = use_alone(&owners, "a", kept, (1, 1), 0);
+        assert_eq!(concerned.len(), if number >= 256 { 2 } else { 0 }, "{number}");
+        let (watch, due) = streams.register(StreamStart { kept, ..on("a") }, number, moment(at(1)));
         assert_eq!(due, None);
-        guards.push((watch, streams.register(StreamStart { edition, ..session(Some("a")) }, number, moment(at(1))).0));
+        guards.push((watch, streams.register(StreamStart { kept, ..session(Some("a")) }, number, moment(at(1))).0));
         let replaced = |number: u32| [(number, TerminationReason::ConfigurationReplaced); 2].to_vec();
         let expected = number.checked_sub(256).map_or_else(Vec::new, replaced);
         assert_eq!(ended_why(&objects[0], 1).0, expected, "{number}");
         assert_eq!(ended_why(&objects[1], 1).0, vec![]);
     }
-    let (_late, due) = objects[0].register(StreamStart { edition: &editions[0], ..on("a") }, 7, moment(at(2)));
-    assert_eq!(due, Some(at(2)), "it has begun under an edition that has to go");
+    let (_late, due) = objects[0].register(StreamStart { kept: &loads[0], ..on("a") }, 7, moment(at(2)));
+    assert_eq!(due, Some(at(2)), "it has begun under a load that has to go");
     assert_eq!(ended(&objects[0], 2).0, vec![7]);
     drop(guards);
     let state = objects[1].lock();
-    assert!(state.streams.is_empty() && state.servers.is_empty() && state.editions.is_empty());
+    assert!(state.streams.is_empty() && state.servers.is_empty() && state.loads.is_empty());
+}
+
+/// Has a load be in use alone at its place: of an edition with a text of that many bytes, and that many entries.
+pub(super) fn use_alone<T>(
+    owners: &StreamOwners<T>,
+    name: &str,
+    load: &RouteLoad,
+    (text, entries): (usize, usize),
+    uptime: u64,
+) -> Vec<Arc<StreamRegistry<T>>> {
+    let edition = Edition::new(load.edition(), text, entries);
+    let table = load.table_or(|| TableLoad::alone(at(uptime), LoadPart::new(load, &edition, text)));
+    let place = TablePlace { listener: Box::default(), variant: Some(Box::default()) };
+    owners.use_load(name, place, table, at(uptime))
 }
 
 #[test]
 fn stream_of_a_later_edition_is_on_no_removed_server() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), Duration::ZERO, 5, at(0));
-    let later = Arc::new(Edition::new(6, 0, 0));
+    let later = RouteLoad::newest(&Edition::new(6, 0, 0));
     // Its configuration is in use already, and has not been applied here yet.
-    let (_early, due) = streams.register(StreamStart { edition: &later, ..on("b") }, 1, moment(at(1)));
+    let (_early, due) = streams.register(StreamStart { kept: &later, ..on("b") }, 1, moment(at(1)));
     assert_eq!(due, None);
     assert_eq!(streams.set_servers(["a", "b"].into_iter(), Duration::ZERO, 6, at(2)), None);
     assert!(ended(&streams, 99).0.is_empty());
-    let (_gone, due) = streams.register(StreamStart { edition: &later, ..on("c") }, 2, moment(at(100)));
+    let (_gone, due) = streams.register(StreamStart { kept: &later, ..on("c") }, 2, moment(at(100)));
     assert_eq!(due, Some(at(100)));
 }
 

@@ -5,6 +5,7 @@ mod doors;
 mod drain;
 mod expelled;
 pub(super) mod fair;
+mod loads;
 mod shadow;
 mod talkers;
 

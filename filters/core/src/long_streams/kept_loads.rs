@@ -1,0 +1,249 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::kept_bytes::{KeptBytes, LoadBytes, Standing};
+use super::table_load::{LoadPart, TableLoad};
+
+/// Bytes that replaced loads of one cluster's name may take.
+const MAX_BYTES: u64 = 256 << 20;
+/// Replaced loads of the present size that always fit, unless they take more than [`MAX_BYTES_OF_LARGE`].
+const MIN_LOADS: u64 = 8;
+/// Bytes that replaced loads may take if the newest ones are large.
+const MAX_BYTES_OF_LARGE: u64 = 512 << 20;
+/// Sets of editions that replaced loads of one cluster's name may have, beside those of the newest ones. Loads that differ in host names
+/// alone have one.
+const MAX_SETS: usize = 255;
+/// Route tables of one cluster's name whose newest load may be in use: as many as a Gateway has listeners. Those of listeners that are
+/// gone are kept by streams, too.
+const MAX_TABLES: usize = 64;
+
+/// The place of a load, in which the next one replaces it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TablePlace {
+    /// Empty for a cluster at its own names.
+    pub(crate) listener: Box<str>,
+    /// `None` for a load of all variants.
+    pub(crate) variant: Option<Box<str>>,
+}
+
+/// The loads of one cluster's name that are alive: of every object that has had the name. Without a bound the owner of an object or of a
+/// route could fill the memory of a proxy that others share, by one open stream after each edit.
+#[derive(Debug, Default)]
+pub(super) struct KeptLoads {
+    newest: BTreeMap<TablePlace, KeptLoad>,
+    /// Those that a later one has replaced, in that order.
+    past: Vec<KeptLoad>,
+    /// Those whose streams have to end.
+    ended: Vec<KeptLoad>,
+    bytes: KeptBytes,
+}
+
+#[derive(Debug)]
+struct KeptLoad {
+    load: Weak<TableLoad>,
+    parts: Arc<[LoadPart]>,
+    /// Those of its parts.
+    route_bytes: u64,
+    /// A digest of its set of editions.
+    set: u64,
+    first_used: Duration,
+    /// The uptime at which it became the newest last.
+    since: Duration,
+    /// The uptime at which it was replaced last, and the time for which it was the newest until then.
+    until: Duration,
+    used: Duration,
+}
+
+/// How long a load has been replaced, in proportion to the time for which it was the newest.
+#[derive(Clone, Copy)]
+struct Disuse {
+    idle: Duration,
+    used: Duration,
+}
+
+impl Disuse {
+    fn exceeds(self, other: Disuse) -> bool {
+        let millis = |time: Duration| u128::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let product = |idle: Duration, used: Duration| millis(idle).saturating_mul(millis(used).max(1));
+        product(self.idle, other.used) > product(other.idle, self.used)
+    }
+}
+
+/// The one of the greatest disuse; the first of several.
+fn most_disused<K>(all: impl Iterator<Item = (K, Disuse)>) -> Option<K> {
+    let most = all.reduce(|most, other| if other.1.exceeds(most.1) { other } else { most });
+    most.map(|(key, _)| key)
+}
+
+fn set_of(parts: &[LoadPart]) -> u64 {
+    let editions: BTreeSet<u64> = parts.iter().map(|part| part.edition).collect();
+    let mut hasher = DefaultHasher::new();
+    editions.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl KeptLoad {
+    fn new(load: &Arc<TableLoad>) -> Self {
+        let since = load.since();
+        KeptLoad {
+            load: Arc::downgrade(load),
+            parts: Arc::clone(load.parts()),
+            route_bytes: load.parts().iter().map(|part| part.route_bytes).fold(0, u64::saturating_add),
+            set: set_of(load.parts()),
+            first_used: since,
+            since,
+            until: since,
+            used: Duration::ZERO,
+        }
+    }
+
+    fn is(&self, load: &Arc<TableLoad>) -> bool {
+        std::ptr::eq(self.load.as_ptr(), Arc::as_ptr(load))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.load.strong_count() == 0
+    }
+
+    fn disuse(&self, uptime: Duration) -> Disuse {
+        Disuse { idle: uptime.saturating_sub(self.until), used: self.used }
+    }
+}
+
+impl KeptLoads {
+    /// Notes a load that is in use as the newest of its table. False if it was before.
+    pub(super) fn add(&mut self, place: TablePlace, load: &Arc<TableLoad>, uptime: Duration) -> bool {
+        if self.newest.get(&place).is_some_and(|newest| newest.is(load)) {
+            return false;
+        }
+        self.forget_gone(uptime);
+        let again = self.take(load).map(|known| KeptLoad { since: uptime, ..known });
+        let newest = again.unwrap_or_else(|| KeptLoad::new(load));
+        let since = newest.since;
+        self.bytes.add(&newest.parts, Standing::Newest);
+        if let Some(before) = self.newest.insert(place, newest) {
+            self.replace(before, since);
+        }
+        if self.newest.len() > MAX_TABLES {
+            let oldest = self.newest.iter().min_by_key(|(_, newest)| newest.since).map(|(place, _)| place.clone());
+            let oldest = oldest.and_then(|place| self.newest.remove(&place));
+            oldest.into_iter().for_each(|oldest| self.replace(oldest, uptime));
+        }
+        true
+    }
+
+    /// Removes a replaced load that comes into use again.
+    fn take(&mut self, load: &Arc<TableLoad>) -> Option<KeptLoad> {
+        if let Some(index) = self.past.iter().position(|past| past.is(load)) {
+            let past = self.past.remove(index);
+            self.bytes.remove(&past.parts, Standing::Past);
+            return Some(past);
+        }
+        let index = self.ended.iter().position(|ended| ended.is(load))?;
+        load.go_on();
+        Some(self.ended.remove(index))
+    }
+
+    fn replace(&mut self, mut newest: KeptLoad, at: Duration) {
+        newest.used = newest.used.saturating_add(at.saturating_sub(newest.since));
+        newest.until = at;
+        self.bytes.remove(&newest.parts, Standing::Newest);
+        self.bytes.add(&newest.parts, Standing::Past);
+        self.past.push(newest);
+    }
+
+    /// Forgets what the proxy has freed. Ended loads that are in use after all have been so all the time.
+    pub(super) fn forget_gone(&mut self, uptime: Duration) {
+        let bytes = &mut self.bytes;
+        self.newest.retain(|_, newest| {
+            let is_gone = newest.is_gone();
+            if is_gone {
+                bytes.remove(&newest.parts, Standing::Newest);
+            }
+            !is_gone
+        });
+        self.past.extract_if(.., |past| past.is_gone()).for_each(|gone| bytes.remove(&gone.parts, Standing::Past));
+        self.ended.retain(|ended| !ended.is_gone());
+        let was_used = |ended: &mut KeptLoad| ended.load.upgrade().is_some_and(|load| load.was_used_after_its_end());
+        for mut used in self.ended.extract_if(.., was_used) {
+            used.used = uptime.saturating_sub(used.first_used);
+            used.until = uptime;
+            bytes.add(&used.parts, Standing::Past);
+            self.past.push(used);
+        }
+    }
+
+    /// Ends loads as long as there is too much of what was replaced, and returns them.
+    pub(super) fn end_excess(&mut self, uptime: Duration) -> Vec<Weak<TableLoad>> {
+        let most = self.most_bytes();
+        let mut ended = Vec::new();
+        while self.bytes.sums().past > most
+            && let Some(one) = self.end_most_disused(uptime)
+        {
+            ended.push(one);
+        }
+        while let Some(set) = self.excess_set(uptime) {
+            while let Some(index) = self.past.iter().position(|past| past.set == set) {
+                ended.push(self.end(index));
+            }
+        }
+        ended
+    }
+
+    /// Ends the load that was the newest for the least part of its time.
+    pub(super) fn end_most_disused(&mut self, uptime: Duration) -> Option<Weak<TableLoad>> {
+        let all = self.past.iter().enumerate().map(|(index, past)| (index, past.disuse(uptime)));
+        most_disused(all).map(|index| self.end(index))
+    }
+
+    fn end(&mut self, index: usize) -> Weak<TableLoad> {
+        let ended = self.past.remove(index);
+        self.bytes.remove(&ended.parts, Standing::Past);
+        if let Some(load) = ended.load.upgrade() {
+            load.end();
+        }
+        let load = Weak::clone(&ended.load);
+        self.ended.push(ended);
+        load
+    }
+
+    fn most_bytes(&self) -> u64 {
+        let present = self.newest.values().map(|newest| newest.route_bytes).fold(0, u64::saturating_add);
+        present.saturating_mul(MIN_LOADS).clamp(MAX_BYTES, MAX_BYTES_OF_LARGE)
+    }
+
+    /// The set of editions that has to go, if there are too many.
+    fn excess_set(&self, uptime: Duration) -> Option<u64> {
+        if self.past.len() <= MAX_SETS {
+            return None;
+        }
+        let newest: BTreeSet<u64> = self.newest.values().map(|newest| newest.set).collect();
+        let mut sets: HashMap<u64, (usize, Disuse)> = HashMap::new();
+        for (index, past) in self.past.iter().enumerate().filter(|(_, past)| !newest.contains(&past.set)) {
+            let Disuse { idle, used } = past.disuse(uptime);
+            let (_, of_set) = sets.entry(past.set).or_insert((index, Disuse { idle, used: Duration::ZERO }));
+            *of_set = Disuse { idle: of_set.idle.min(idle), used: of_set.used.saturating_add(used) };
+        }
+        if sets.len() <= MAX_SETS {
+            return None;
+        }
+        let mut sets: Vec<_> = sets.into_iter().collect();
+        sets.sort_unstable_by_key(|(_, (first, _))| *first);
+        most_disused(sets.into_iter().map(|(set, (_, disuse))| (set, disuse)))
+    }
+
+    pub(super) fn bytes(&self) -> LoadBytes {
+        self.bytes.sums()
+    }
+
+    /// Whether none is alive.
+    pub(super) fn are_gone(&self) -> bool {
+        self.newest.values().chain(&self.past).chain(&self.ended).all(KeptLoad::is_gone)
+    }
+}
+
+#[cfg(test)]
+#[path = "kept_loads_tests.rs"]
+mod tests;
