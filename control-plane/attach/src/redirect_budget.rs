@@ -61,8 +61,8 @@ impl<'a> PlainHttp<'a> {
         !(self.without_room.at_gateways.contains(&at) || self.without_room.in_all.contains(&at))
     }
 
-    /// In words, why plain HTTP answers 404 for host names that a route holds at a Gateway; `None` if each owner alone decides. `own` are
-    /// those names.
+    /// The reason for which plain HTTP answers 404 for host names that a route holds at a Gateway, beside the route itself, in words; `None`
+    /// if there is none. `own` are these names.
     pub(crate) fn closed(&self, at: RouteAtGateway, own: &[&HostPattern]) -> Option<String> {
         let names = self.names.get(&at.1)?;
         if !self.has_room(at) {

@@ -213,7 +213,7 @@ fn edit_of_a_policy_turns_no_connection_away() {
     let after = made(vec![(of_route("a"), vec![denies("team/x", "/x")])]);
     let without_routes = |group: &[Arc<Resource>]| {
         let others = group.iter().filter(|one| one.type_url != type_urls::route_configuration());
-        others.map(|one| (one.name.clone(), one.value.clone())).collect::<Vec<_>>()
+        others.map(|one| (one.name.clone(), one.value.clone(), one.common.clone())).collect::<Vec<_>>()
     };
     assert_eq!(without_routes(&before), without_routes(&after), "chains and pools are what they were");
     assert_ne!(shown(&routes_to(&before, NAME)), shown(&routes_to(&after, NAME)));

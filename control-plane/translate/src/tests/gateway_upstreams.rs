@@ -169,7 +169,10 @@ fn gateway_has_keys_of_upstreams_alone_that_its_routes_lead_to() {
         let expected =
             [format!("lab/infra/{name}/certificate/infra/{}", certificate().name), format!("lab/{own}/prod/client")];
         assert_eq!(keys(group), expected);
-        assert!(!group.iter().any(|one| String::from_utf8_lossy(&one.value).contains(foreign)), "{name}: {foreign}");
+        assert!(
+            !group.iter().any(|one| String::from_utf8_lossy(&one.message()).contains(foreign)),
+            "{name}: {foreign}"
+        );
     }
     assert_eq!(keys(&made[&portcullis_attach::ObjectName::new("infra", "none")]), [""; 0]);
 }
