@@ -42,7 +42,7 @@ impl ListEntry {
             addresses: addresses
                 .map(|ranges| AddressRanges::compile(ranges))
                 .transpose()
-                .map_err(CompileError::Access)?,
+                .map_err(|text| CompileError::Access(text.to_owned()))?,
             user_agents: config.user_agents.iter().map(|start| start.as_bytes().into()).collect(),
             rules,
             depends_on_user: config.depends_on_user(),

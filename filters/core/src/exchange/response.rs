@@ -302,7 +302,7 @@ impl<T: Clone> Exchange<T> {
         if let Some(at) = next {
             host.call_at(&streams, at);
         }
-        let edition = edition.id();
+        let edition = kept.edition();
         self.tracking = Tracking::Active { stream, is_watch, edition, known, is_terminated: false, guard };
     }
 }

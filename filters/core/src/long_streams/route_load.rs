@@ -48,7 +48,7 @@ impl RouteLoad {
     }
 
     /// The id of its edition.
-    pub(super) fn edition(&self) -> u64 {
+    pub(crate) fn edition(&self) -> u64 {
         self.0.edition
     }
 
