@@ -2,6 +2,7 @@
 
 mod accept;
 mod discovery;
+mod followed;
 mod frames;
 mod introduction;
 mod task;
