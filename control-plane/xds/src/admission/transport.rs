@@ -142,20 +142,44 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
-        let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let is_exchange = request.uri().path() == EXCHANGE_LIMITS;
-        let open = |connection: Arc<Connection>| {
-            let opened = if is_exchange { connection.open_exchange() } else { connection.open_stream() };
-            opened.inspect_err(|excess| connection.peers.rejected(*excess))
-        };
-        let opened = connection.ok_or(Rejection::Node).and_then(open);
-        let Ok(admission) = opened else {
-            let refusal = Status::resource_exhausted("too many streams of this peer").into_http();
-            return Box::pin(std::future::ready(Ok(refusal)));
+        let admission = match opened(&request) {
+            Ok(admission) => admission,
+            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
         };
         request.extensions_mut().insert(Arc::clone(&admission));
         let introduction = self.introduction;
         Box::pin(self.service.call(request.map(|body| bounded(body, admission, introduction))))
+    }
+}
+
+/// Counts a request as a stream or as an exchange.
+fn opened<B>(request: &http::Request<B>) -> Result<Arc<Admission>, Status> {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let is_exchange = request.uri().path() == EXCHANGE_LIMITS;
+    let open = |connection: Arc<Connection>| {
+        let opened = if is_exchange { connection.open_exchange() } else { connection.open_stream() };
+        opened.inspect_err(|excess| connection.peers.rejected(*excess))
+    };
+    let opened = connection.ok_or(Rejection::Node).and_then(open);
+    opened.map_err(|_| Status::resource_exhausted("too many streams of this peer"))
+}
+
+/// Requests of no service. Each counts as a stream that is opened, so that a peer that makes them without end is disconnected.
+#[derive(Clone)]
+pub(crate) struct UnknownPaths;
+
+impl<B> Service<http::Request<B>> for UnknownPaths {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let refusal = opened(&request).err().unwrap_or_else(|| Status::unimplemented("there is no such service"));
+        std::future::ready(Ok(refusal.into_http()))
     }
 }
 
