@@ -60,7 +60,7 @@ impl AdmittedConnection {
         Self { transport, connection, look }
     }
 
-    /// Whether it may go on.
+    /// Whether it may go on. Asked whenever something is read or written: with a peer that does not read, nothing else is polled.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
             let (is_idle, is_overdue) = (self.connection.is_idle(), self.connection.is_overdue());
@@ -94,21 +94,24 @@ impl AsyncRead for AdmittedConnection {
 }
 
 impl AsyncWrite for AdmittedConnection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -215,5 +218,29 @@ impl<T> Stream for ResponseStream<T> {
             self.room = response.room;
             Some(response.content)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::super::connection::Peers;
+    use super::*;
+    use crate::limits::Limits;
+    use crate::metrics::OptionalMetrics;
+
+    /// HTTP/2 reads nothing while it has to write.
+    #[tokio::test]
+    async fn connection_whose_peer_does_not_read_ends_while_it_writes() {
+        let limits = Limits { idle: Duration::from_millis(20), ..Limits::default() };
+        let connection = Peers::new(limits, OptionalMetrics::default()).connect(Peer::Local).unwrap();
+        let (own, _peer) = UnixStream::pair().unwrap();
+        let mut admitted = AdmittedConnection::new(Transport::Unix(own), connection);
+        let written = admitted.write_all(&vec![0; 64 << 20]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert!(admitted.flush().await.is_err() && admitted.shutdown().await.is_err());
     }
 }

@@ -74,7 +74,12 @@ impl Task {
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
-        let Some(mut first) = self.admission.first_message(&mut requests).await? else { return Ok(()) };
+        // A message that waits for room is not read, and so is the end of its stream.
+        let first = tokio::select! {
+            first = self.admission.first_message(&mut requests) => first?,
+            () = self.responses.closed() => return Ok(()),
+        };
+        let Some(mut first) = first else { return Ok(()) };
         // Held until after the registry's entry below.
         let KnownNode { id: node, name, view, held: _held } = introduce(&self.served, &self.admission, &mut first)?;
         let mut snapshots = self.served.snapshots.clone();
@@ -149,6 +154,7 @@ impl Task {
                 }
                 None => Ok(Event::Ended),
             },
+            () = self.responses.closed() => Ok(Event::Ended),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
                 if self.admission.has_unread() {
                     // For that it has a time of its own.

@@ -38,15 +38,20 @@ impl Opened {
     }
 
     fn of(admission: Arc<Admission>, snapshots: watch::Sender<Option<Arc<Snapshot>>>) -> Self {
+        let opened = Self::silent(admission, snapshots);
+        opened.says(String::new());
+        opened
+    }
+
+    /// One that has not asked for anything yet.
+    fn silent(admission: Arc<Admission>, snapshots: watch::Sender<Option<Arc<Snapshot>>>) -> Self {
         let (views, registry, newest) = (Arc::new(OneView), Arc::default(), snapshots.subscribe());
         let served = ServerState { snapshots: newest, registry, health: Arc::default(), views, reports: None };
         let (sender, responses) = mpsc::channel(1);
         let task = Task { served, admission: Arc::clone(&admission), responses: sender };
         let (requests, queued) = mpsc::unbounded_channel();
         tokio::spawn(task.run(UnboundedReceiverStream::new(queued)));
-        let opened = Self { admission, snapshots, requests, responses };
-        opened.says(String::new());
-        opened
+        Self { admission, snapshots, requests, responses }
     }
 
     fn says(&self, response_nonce: String) {
@@ -136,4 +141,24 @@ async fn stream_that_rests_keeps_no_old_snapshot() {
     all_wait().await;
     assert!(before.upgrade().is_none());
     assert_eq!(stream.edition().await, 1);
+}
+
+/// Its requests do not end: nothing of them is read while a message waits for room.
+#[tokio::test]
+async fn stream_that_is_gone_ends_whatever_its_requests_do() {
+    for is_silent in [true, false] {
+        let admission = Admission::of_certificate(&["one"], Limits::default());
+        let snapshots = watch::Sender::new(of_edition(0));
+        let mut stream = Opened::silent(admission, snapshots);
+        if !is_silent {
+            stream.says(String::new());
+            assert_eq!(stream.edition().await, 0);
+        }
+        all_wait().await;
+        let Opened { admission, snapshots, requests, responses } = stream;
+        drop(responses);
+        all_wait().await;
+        assert_eq!(Arc::strong_count(&admission), 1, "its task has ended: {is_silent}");
+        drop((snapshots, requests));
+    }
 }
