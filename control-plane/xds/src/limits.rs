@@ -14,8 +14,12 @@ pub struct Limits {
     pub handshakes_per_source: usize,
     /// How long a handshake may take.
     pub handshake_time: Duration,
-    /// Connections whose client certificate was verified and names no instance.
+    /// Connections whose client certificate was verified and names no instance and no Gateway.
     pub connections: usize,
+    /// The same of those that name Gateways.
+    pub connections_of_gateways: usize,
+    /// The same of the Gateways of one namespace.
+    pub connections_per_namespace: usize,
     /// The same of one peer.
     pub connections_per_peer: usize,
     /// Streams of one connection.
@@ -99,6 +103,8 @@ impl Default for Limits {
             handshakes_per_source: 64,
             handshake_time: Duration::from_secs(10),
             connections: 2_048,
+            connections_of_gateways: 1_024,
+            connections_per_namespace: 256,
             connections_per_peer: 16,
             streams_per_connection: 8,
             streams_per_peer: 32,

@@ -17,7 +17,7 @@ const MAX_NAMES_LENGTH: usize = 256;
 pub(crate) enum Peer {
     /// A process of this machine that may use the Unix socket.
     Local,
-    /// The holder of a client certificate that was verified, by the names in it.
+    /// The holder of a client certificate that was verified, by the names in it, sorted and each once.
     Certificate(Arc<[String]>),
 }
 
@@ -34,7 +34,14 @@ impl Peer {
                 }
             }
         }
+        Self::of_names(names)
+    }
+
+    /// The same names are the same peer, in whichever order a certificate has them and however often: each peer has bounds of its own.
+    fn of_names(mut names: Vec<String>) -> Self {
         names.retain(|name| !name.is_empty());
+        names.sort_unstable();
+        names.dedup();
         Self::Certificate(names.into())
     }
 
@@ -95,6 +102,16 @@ fn speaks_for(name: &str, node: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_with_the_same_names_are_of_one_peer() {
+        let of = |names: &[&str]| Peer::of_names(names.iter().map(|name| (*name).to_owned()).collect());
+        let one = of(&["a", "b.example.com", "c"]);
+        for names in [&["c", "a", "b.example.com"][..], &["a", "c", "", "b.example.com", "c", "a"]] {
+            assert_eq!(of(names), one, "{names:?}");
+        }
+        assert_ne!(of(&["a", "c"]), one);
+    }
 
     #[test]
     fn node_is_bound_to_the_names_of_its_certificate() {

@@ -1,3 +1,5 @@
+mod remembered;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,10 +9,10 @@ use crate::delta::TypeStatus;
 use crate::lock::lock;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
 use crate::node::{Refused, RejectedNode, View};
-use crate::node_name::node_owner;
 use crate::open_streams::{OpenStream, OpenStreams, SharedStream, add};
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
+use remembered::{MAX_DISCONNECTED, MAX_REJECTED, disconnected};
 
 /// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,39 +82,9 @@ impl RegistryChanges {
     }
 }
 
-/// The number of rejected nodes that are remembered and belong to no instance and no Gateway, and of those of one owner.
-const MAX_REJECTED: Places = Places { of_none: 100, of_one: 20, of_all: 2_000 };
-
 /// Time for which a refused node counts as there. Envoy asks again within five seconds by our bootstrap, and within thirty by
 /// its own default.
 const FROZEN_MEMORY: Duration = Duration::from_secs(60);
-
-/// The same of disconnected nodes.
-const MAX_DISCONNECTED: Places = Places { of_none: 1_000, of_one: 100, of_all: 10_000 };
-
-/// The number of nodes that are remembered.
-struct Places {
-    /// Of those that belong to no instance and no Gateway.
-    of_none: usize,
-    /// Of those of one owner, which displace only their like.
-    of_one: usize,
-    /// Of those of all owners together; those beyond are not remembered.
-    of_all: usize,
-}
-
-impl Places {
-    /// Makes a place for a node of that name. False if there is none.
-    fn make<K: Ord + Clone, V>(&self, known: &mut BTreeMap<K, V>, name: &str, name_of: impl Fn(&K) -> &str) -> bool {
-        let owner = node_owner(name);
-        let of_owner = || known.keys().filter(|key| node_owner(name_of(key)) == owner);
-        let most = if owner.is_some() { self.of_one } else { self.of_none };
-        if of_owner().count() >= most {
-            let first = of_owner().next().cloned();
-            return first.and_then(|first| known.remove(&first)).is_some();
-        }
-        owner.is_none() || known.keys().filter(|key| node_owner(name_of(key)).is_some()).count() < self.of_all
-    }
-}
 
 impl Registry {
     /// A registry that counts into these metrics.
@@ -266,7 +238,7 @@ impl Registry {
         if !is_known && !MAX_DISCONNECTED.make(&mut streams.disconnected, &status.id, |name| name) {
             return;
         }
-        streams.disconnected.insert(status.id.clone(), NodeStatus { connected: false, in_sync: false, ..status });
+        streams.disconnected.insert(status.id.clone(), disconnected(status));
         streams.changes.is_any = true;
     }
 }

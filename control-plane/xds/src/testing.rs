@@ -12,7 +12,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 use envoy_types::pb::google::rpc::Status;
 use prost::Message;
 
-use crate::delta::{DeltaStream, PendingResponse};
+use crate::delta::{DeltaStream, NextResponse, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::resource::{Part, Resource};
 use crate::snapshot::Snapshot;
@@ -22,6 +22,29 @@ pub use registered_stream::{RegisteredStream, reject};
 const TYPES: [&str; 5] = [CDS, EDS, LDS, RDS, SDS];
 /// Responses after which a conversation with a client that takes everything must have ended.
 const MAX_RESPONSES: usize = 300;
+
+impl DeltaStream {
+    /// Takes a request. Returns the responses in the order to send them.
+    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<PendingResponse> {
+        self.take_request(request);
+        self.responses()
+    }
+
+    /// Takes a newer snapshot. Returns the responses in the order to send them.
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<PendingResponse> {
+        self.take_snapshot(snapshot);
+        self.responses()
+    }
+
+    /// Every response that is due, with room for each.
+    pub(crate) fn responses(&mut self) -> Vec<PendingResponse> {
+        let next = || match self.respond(|_| Some(())) {
+            NextResponse::Made(response, ()) => Some(response),
+            NextResponse::Waits(_) | NextResponse::None => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+}
 
 /// The server's side of an incremental stream.
 #[derive(Debug)]

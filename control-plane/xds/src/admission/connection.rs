@@ -9,7 +9,7 @@ use tonic::codegen::http;
 
 use super::common_room::{ByteRoom, CommonRest};
 use super::name_room::NameRoom;
-use super::namespace_room::NamespaceRooms;
+use super::namespace_room::{NamespacePart, NamespaceParts};
 use super::quota::{MessageRoom, Quota, QuotaBounds, QuotaTable};
 use super::reading::{ResponseRoom, UnreadOfStream, UnreadResponses};
 use super::waits::{Wait, Waits};
@@ -33,9 +33,9 @@ pub(crate) struct Peers {
     rest: Arc<CommonRest>,
     /// The room for large messages that are not decoded yet, of all network peers.
     receiving: ByteRoom,
-    /// The same of Envoys of Gateways, by namespace.
-    receiving_of_gateways: NamespaceRooms,
-    /// Connections of network peers that belong to no instance.
+    /// The parts of Envoys of Gateways, by namespace.
+    gateways: NamespaceParts,
+    /// Connections of network peers that belong to no instance and no Gateway.
     network: AtomicUsize,
 }
 
@@ -46,20 +46,20 @@ impl Peers {
     pub(crate) fn new(limits: Limits, metrics: OptionalMetrics) -> Arc<Self> {
         let (open, instances, others) = (QuotaTable::default(), QuotaTable::default(), QuotaTable::default());
         let rest = CommonRest::of(&limits);
-        let (receiving, receiving_of_gateways) = (ByteRoom::new(limits.receiving_of_all), NamespaceRooms::default());
+        let (receiving, gateways) = (ByteRoom::new(limits.receiving_of_all), NamespaceParts::default());
         let network = AtomicUsize::new(0);
-        Arc::new(Self { limits, metrics, open, instances, others, rest, receiving, receiving_of_gateways, network })
+        Arc::new(Self { limits, metrics, open, instances, others, rest, receiving, gateways, network })
     }
 
-    /// Counts a connection of a peer, if the peer may have another one. Envoys of an instance have its share of connections, and take
-    /// none from others.
+    /// Counts a connection of a peer, if the peer may have another one. Envoys of an instance have its share of connections, and those of
+    /// Gateways the part of their namespace: they take none from others.
     pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Rejection> {
         let is_local = peer == Peer::Local;
         let of_peer = self.open.get(&peer, usize::MAX, || QuotaBounds::of_peer(&peer, &self.limits));
         let quota = of_peer.ok_or(Rejection::Connections)?;
         let instance = self.instance_quota(&peer)?;
         let most = if is_local { self.limits.connections } else { quota.bounds.connections };
-        let gateways = self.receiving_of_gateways.get(&peer.membership(), self.limits.receiving_per_instance);
+        let gateways = self.gateways.get(&peer.membership(), &self.limits);
         let connection = Arc::new(Connection {
             peer,
             peers: Arc::clone(self),
@@ -74,10 +74,11 @@ impl Peers {
             closed: AtomicBool::new(false),
         });
         let of_peer = connection.quota.connections.fetch_add(1, Ordering::Relaxed);
-        let is_full = match &connection.instance {
-            Some(quota) => quota.connections.fetch_add(1, Ordering::Relaxed) >= quota.bounds.connections,
-            None if is_local => false,
-            None => self.network.fetch_add(1, Ordering::Relaxed) >= self.limits.connections,
+        let is_full = match (&connection.instance, &connection.gateways) {
+            (Some(quota), _) => quota.connections.fetch_add(1, Ordering::Relaxed) >= quota.bounds.connections,
+            (None, Some(part)) => !part.connect(),
+            (None, None) if is_local => false,
+            (None, None) => self.network.fetch_add(1, Ordering::Relaxed) >= self.limits.connections,
         };
         if of_peer >= most || is_full {
             return Err(Rejection::Connections);
@@ -106,8 +107,8 @@ pub(crate) struct Connection {
     quota: Arc<Quota>,
     /// The share of its instance, if it belongs to one.
     instance: Option<Arc<Quota>>,
-    /// The room for large messages that it shares with other Envoys of its Gateway's namespace.
-    gateways: Option<Arc<ByteRoom>>,
+    /// The part that it shares with other Envoys of its Gateway's namespace.
+    gateways: Option<Arc<NamespacePart>>,
     waits: Arc<Waits>,
     /// Streams whose node is known.
     streams: AtomicUsize,
@@ -122,12 +123,13 @@ pub(crate) struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.quota.connections.fetch_sub(1, Ordering::Relaxed);
-        match &self.instance {
-            Some(quota) => {
+        match (&self.instance, &self.gateways) {
+            (Some(quota), _) => {
                 quota.connections.fetch_sub(1, Ordering::Relaxed);
             }
-            None if self.peer == Peer::Local => {}
-            None => {
+            (None, Some(part)) => part.disconnect(),
+            (None, None) if self.peer == Peer::Local => {}
+            (None, None) => {
                 self.peers.network.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -339,8 +341,8 @@ impl Admission {
         for quota in self.connection.quotas() {
             room.extend(quota.receive(bytes).await);
         }
-        if let Some(of_gateways) = &self.connection.gateways {
-            room.extend(of_gateways.take(bytes).await);
+        if let Some(part) = &self.connection.gateways {
+            room.extend(part.receiving.take(bytes).await);
         }
         room.extend(self.connection.peers.receiving.take(bytes).await);
         room
@@ -376,22 +378,4 @@ impl Admission {
 pub(crate) fn admission<T>(request: &http::Request<T>) -> Result<Arc<Admission>, Status> {
     let counted = request.extensions().get::<Arc<Admission>>().cloned();
     counted.ok_or_else(|| Status::internal("the stream was not counted"))
-}
-
-#[cfg(test)]
-impl Admission {
-    /// A stream of the Unix socket, with these bounds.
-    pub(crate) fn local(limits: Limits) -> Arc<Self> {
-        Self::of_peer(Peer::Local, limits)
-    }
-
-    /// A stream of a client whose certificate has these names, with these bounds.
-    pub(crate) fn of_certificate(names: &[&str], limits: Limits) -> Arc<Self> {
-        Self::of_peer(Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect()), limits)
-    }
-
-    fn of_peer(peer: Peer, limits: Limits) -> Arc<Self> {
-        let peers = Peers::new(limits, OptionalMetrics::default());
-        peers.connect(peer).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
-    }
 }

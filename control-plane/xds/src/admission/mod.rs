@@ -19,4 +19,4 @@ pub(crate) use connection::{Admission, Peers, admission};
 pub use connection_table::{ConnectionTable, SourceNetwork};
 pub(crate) use reading::ResponseRoom;
 pub(crate) use rest::Rest;
-pub(crate) use transport::{Admitted, AdmittedConnection, QueuedResponse, ResponseStream, Transport};
+pub(crate) use transport::{Admitted, AdmittedConnection, QueuedResponse, ResponseStream, Transport, UnknownPaths};

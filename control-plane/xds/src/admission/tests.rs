@@ -21,6 +21,23 @@ use crate::message_reader::MessageReader;
 use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
 
+impl Admission {
+    /// A stream of the Unix socket, with these bounds.
+    pub(crate) fn local(limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Local, limits)
+    }
+
+    /// A stream of a client whose certificate has these names, with these bounds.
+    pub(crate) fn of_certificate(names: &[&str], limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect()), limits)
+    }
+
+    fn of_peer(peer: Peer, limits: Limits) -> Arc<Self> {
+        let peers = Peers::new(limits, OptionalMetrics::default());
+        peers.connect(peer).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
+    }
+}
+
 fn peer(node: &str, instances: &[&str]) -> Peer {
     let domains = instances.iter().map(|name| format!("{name}.instance.portcullis.dev"));
     Peer::Certificate(std::iter::once(node.to_owned()).chain(domains).collect())
@@ -83,6 +100,23 @@ fn certificates_with_several_instances_share_one_part() {
         assert_eq!(all(&peers, names).len(), 0, "{names:?}");
     }
     assert_eq!(all(&peers, &["a"]).len(), 4, "nothing is taken from an instance");
+}
+
+#[test]
+fn connections_of_gateways_leave_those_of_others() {
+    let limits = Limits { connections: 20, connections_of_gateways: 50, ..Limits::default() };
+    let peers = Peers::new(Limits { connections_per_namespace: 30, ..limits }, OptionalMetrics::default());
+    let of = |namespace: &str| {
+        let name = |number: usize| format!("edge-{number}.{namespace}.gateway.portcullis.dev");
+        (0..200).map_while(|number| peers.connect(Peer::Certificate([name(number)].into())).ok()).collect::<Vec<_>>()
+    };
+    let of_a = of("a");
+    assert_eq!((of_a.len(), of("a").len()), (30, 0), "the part of a namespace");
+    assert_eq!(all(&peers, &[]).len(), 20, "those of the operator are not touched");
+    let of_b = of("b");
+    assert_eq!((of_b.len(), of("c").len()), (20, 0), "no more of all Gateways");
+    drop(of_a);
+    assert_eq!(of("c").len(), 30, "those that end are free again");
 }
 
 /// The sum of all instances' bytes is bounded, and each goes on with its own part.

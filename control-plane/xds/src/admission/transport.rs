@@ -60,7 +60,7 @@ impl AdmittedConnection {
         Self { transport, connection, look }
     }
 
-    /// Whether it may go on.
+    /// Whether it may go on. Asked whenever something is read or written: with a peer that does not read, nothing else is polled.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
             let (is_idle, is_overdue) = (self.connection.is_idle(), self.connection.is_overdue());
@@ -94,21 +94,24 @@ impl AsyncRead for AdmittedConnection {
 }
 
 impl AsyncWrite for AdmittedConnection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -142,20 +145,44 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
-        let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let is_exchange = request.uri().path() == EXCHANGE_LIMITS;
-        let open = |connection: Arc<Connection>| {
-            let opened = if is_exchange { connection.open_exchange() } else { connection.open_stream() };
-            opened.inspect_err(|excess| connection.peers.rejected(*excess))
-        };
-        let opened = connection.ok_or(Rejection::Node).and_then(open);
-        let Ok(admission) = opened else {
-            let refusal = Status::resource_exhausted("too many streams of this peer").into_http();
-            return Box::pin(std::future::ready(Ok(refusal)));
+        let admission = match opened(&request) {
+            Ok(admission) => admission,
+            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
         };
         request.extensions_mut().insert(Arc::clone(&admission));
         let introduction = self.introduction;
         Box::pin(self.service.call(request.map(|body| bounded(body, admission, introduction))))
+    }
+}
+
+/// Counts a request as a stream or as an exchange.
+fn opened<B>(request: &http::Request<B>) -> Result<Arc<Admission>, Status> {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let is_exchange = request.uri().path() == EXCHANGE_LIMITS;
+    let open = |connection: Arc<Connection>| {
+        let opened = if is_exchange { connection.open_exchange() } else { connection.open_stream() };
+        opened.inspect_err(|excess| connection.peers.rejected(*excess))
+    };
+    let opened = connection.ok_or(Rejection::Node).and_then(open);
+    opened.map_err(|_| Status::resource_exhausted("too many streams of this peer"))
+}
+
+/// Requests of no service. Each counts as a stream that is opened, so that a peer that makes them without end is disconnected.
+#[derive(Clone)]
+pub(crate) struct UnknownPaths;
+
+impl<B> Service<http::Request<B>> for UnknownPaths {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let refusal = opened(&request).err().unwrap_or_else(|| Status::unimplemented("there is no such service"));
+        std::future::ready(Ok(refusal.into_http()))
     }
 }
 
@@ -191,5 +218,29 @@ impl<T> Stream for ResponseStream<T> {
             self.room = response.room;
             Some(response.content)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::super::connection::Peers;
+    use super::*;
+    use crate::limits::Limits;
+    use crate::metrics::OptionalMetrics;
+
+    /// HTTP/2 reads nothing while it has to write.
+    #[tokio::test]
+    async fn connection_whose_peer_does_not_read_ends_while_it_writes() {
+        let limits = Limits { idle: Duration::from_millis(20), ..Limits::default() };
+        let connection = Peers::new(limits, OptionalMetrics::default()).connect(Peer::Local).unwrap();
+        let (own, _peer) = UnixStream::pair().unwrap();
+        let mut admitted = AdmittedConnection::new(Transport::Unix(own), connection);
+        let written = admitted.write_all(&vec![0; 64 << 20]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert!(admitted.flush().await.is_err() && admitted.shutdown().await.is_err());
     }
 }

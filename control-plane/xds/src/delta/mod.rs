@@ -1,7 +1,7 @@
 //! The server's side of one Envoy's stream in the incremental protocol.
 //!
 //! Each type has at most one response without an answer. The next response is computed from the node's acknowledgements and the
-//! newest snapshot, never from a queue: a burst of snapshots costs one response.
+//! newest snapshot, never from a queue: a burst of snapshots costs one response, and so do all that come while there is no room for it.
 //!
 //! A refusal (NACK) goes to the type's `subscription`, which tries halves of the refused response. `composed` passes the refusal
 //! of a resource that is made of parts, such as a listener, to [`crate::quarantine`].
@@ -12,6 +12,7 @@ mod gates;
 mod nonces;
 mod response;
 mod subscription;
+mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,8 @@ use gates::{Blocked, SendGates};
 use nonces::Nonces;
 use portcullis_api::status::GatewayProgress;
 pub(crate) use response::PendingResponse;
-use subscription::{Change, Subscription};
+use subscription::Subscription;
+pub(crate) use turn::NextResponse;
 
 /// The progress of one type on one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub struct TypeStatus {
 pub(crate) struct DeltaStream {
     snapshot: Arc<Snapshot>,
     node: String,
-    subscriptions: BTreeMap<(ResourceKind, String), Subscription>,
+    subscriptions: BTreeMap<SubscriptionKey, Subscription>,
     nonces: Nonces,
     /// Most bytes of the resources of one response.
     most: usize,
@@ -59,47 +61,14 @@ pub(crate) struct DeltaStream {
     revision: u64,
     /// The owners whose progress may be another one than when they were taken last, if there was an event since.
     changed: Option<ChangedNames>,
+    /// The types that are still to be asked for a response to the last event, the last one first; `None` if none was asked since.
+    turn: Option<Vec<SubscriptionKey>>,
 }
 
+/// In the order in which types have their turn.
+type SubscriptionKey = (ResourceKind, String);
+
 impl DeltaStream {
-    fn advance(&mut self) -> Vec<PendingResponse> {
-        for ((_, type_url), subscription) in &mut self.subscriptions {
-            subscription.refresh(&self.snapshot, type_url);
-        }
-        let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
-        let mut responses = Vec::new();
-        let mut referred = OnceCell::new();
-        for key in keys {
-            let has_to_send = self.subscriptions.get(&key).is_some_and(Subscription::has_to_send);
-            let gates = if has_to_send { self.gates(key.0, &referred) } else { SendGates::CLOSED };
-            let most = if key.0 == ResourceKind::Cluster { usize::MAX } else { self.most };
-            let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
-            let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates, most) else { continue };
-            self.mark_companions_dirty(&key.1, &change);
-            if key.0.is_referred_to() || !change.updates.is_empty() {
-                referred = OnceCell::new();
-            }
-            let (number, nonce) = self.nonces.next();
-            if let Some(subscription) = self.subscriptions.get_mut(&key) {
-                subscription.sent((number, &nonce), &change, self.snapshot.type_version(&key.1));
-            }
-            let version = self.snapshot.type_version(&key.1).to_owned();
-            responses.push(PendingResponse { type_url: key.1, version, nonce, change });
-        }
-        responses
-    }
-
-    /// Marks what has to be sent again with a change. Companions come later in the order of types, so that they follow in
-    /// the same turn.
-    fn mark_companions_dirty(&mut self, type_url: &str, change: &Change) {
-        for name in change.updates.keys() {
-            let Some(resource) = self.snapshot.get(type_url, name) else { continue };
-            let Some((type_url, name)) = resource.companion() else { continue };
-            let key = (ResourceKind::of(type_url), type_url.to_owned());
-            self.subscriptions.entry(key).or_default().mark_dirty(name);
-        }
-    }
-
     /// The resources of a type that have to wait now, given the progress of the other types. Resources of one owner refer to
     /// none of another owner, so that owners do not wait for each other: only parts of a listener do at a Gateway's Envoys, and a
     /// listener has no owner itself, so that it waits for all. `referred` is the same for all that refer to others: each has a type that
@@ -214,6 +183,7 @@ impl DeltaStream {
             has_everything: OnceCell::new(),
             revision: 0,
             changed: Some(ChangedNames::All),
+            turn: None,
         }
     }
 
@@ -222,8 +192,8 @@ impl DeltaStream {
         Self { most: most.min(self.most), ..self }
     }
 
-    /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
-    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<PendingResponse> {
+    /// Takes a request: a subscription, an acknowledgement or both.
+    pub(crate) fn take_request(&mut self, request: DeltaDiscoveryRequest) {
         if self.node.is_empty()
             && let Some(node) = &request.node
         {
@@ -232,26 +202,24 @@ impl DeltaStream {
         self.begin_event();
         let key = (ResourceKind::of(&request.type_url), request.type_url.clone());
         self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
-        let pending = self.advance();
+        self.turn = None;
         self.note_changes();
-        pending
     }
 
-    /// Takes a newer snapshot. Returns responses in the order to send them.
-    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<PendingResponse> {
+    /// Takes a newer snapshot. That costs little more than what is other than before, and nothing is kept of the one before.
+    pub(crate) fn take_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         if self.snapshot.has_same_resources(&snapshot) {
             // It is another one for nodes of other views alone.
             self.snapshot = snapshot;
-            return Vec::new();
+            return;
         }
         self.begin_event();
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
         self.snapshot = snapshot;
-        let pending = self.advance();
+        self.turn = None;
         self.note_changes();
-        pending
     }
 
     /// Logs a response, without its content.
@@ -274,7 +242,9 @@ impl DeltaStream {
     /// Whether all that the node subscribed to is acknowledged in the newest version, clusters and listeners among it.
     pub(crate) fn is_in_sync(&self) -> bool {
         let asked = |kind| self.subscriptions.keys().any(|(other, _)| *other == kind);
-        asked(ResourceKind::Cluster)
+        // Before, it is not known whether something is to be sent after the last event.
+        self.turn.is_some()
+            && asked(ResourceKind::Cluster)
             && asked(ResourceKind::Listener)
             && self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_in_sync(&self.snapshot, url))
     }

@@ -37,12 +37,6 @@ impl PendingResponse {
         &self.type_url
     }
 
-    /// Bytes of the resources, and of names that are removed: a node may ask for many long ones of no resource.
-    pub(crate) fn size(&self) -> usize {
-        let updates: usize = self.change.updates.iter().map(|(name, update)| update.size(name)).sum();
-        updates + self.change.removals.iter().map(|name| name.len()).sum::<usize>()
-    }
-
     /// The response as a message of gRPC, with its prefix: pieces that follow each other. Those of resources are the snapshot's.
     pub(crate) fn encode(self) -> Result<ByteChunks, EncodingError> {
         let Self { type_url, version, nonce, change } = self;
@@ -123,9 +117,9 @@ mod tests {
     #[test]
     fn names_that_are_removed_count_as_unread() {
         let long = "n".repeat(1_024);
-        assert_eq!(response(BTreeMap::new(), &[&long, "short"]).size(), 1_029);
+        assert_eq!(response(BTreeMap::new(), &[&long, "short"]).change.size(), 1_029);
         let updates = BTreeMap::from([(Arc::from("name"), update(&["body".into()]))]);
-        assert_eq!(response(updates, &[]).size(), 9, "name, version and body");
+        assert_eq!(response(updates, &[]).change.size(), 9, "name, version and body");
     }
 
     fn resource(name: &str, value: Vec<u8>) -> WireResource {

@@ -5,6 +5,8 @@
 //! owner, the locality's `region` the hash of the served version, and its `zone` the outcome.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,11 +16,12 @@ use envoy_types::pb::envoy::service::health::v3::{
     LocalityEndpointsHealth,
 };
 use envoy_types::pb::google::protobuf;
+use futures_util::FutureExt;
 use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::answer_turns::AnswerTurns;
+use super::answer_turns::{AnswerTurn, AnswerTurns};
 use crate::admission::{Admission, QueuedResponse};
 use crate::registry::Registry;
 use crate::snapshot::{OwnerVersions, Snapshot};
@@ -69,22 +72,41 @@ impl AnswerSender {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if !turn.is_newest() {
-                continue;
-            }
-            self.admission.rested().await;
-            let start = Instant::now();
-            let news = self.news(&node);
-            self.admission.worked(start.elapsed());
-            let Some(news) = news.filter(|news| *news != sent) else { continue };
-            let cluster_health_checks = entries(&news);
-            let message = HealthCheckSpecifier { cluster_health_checks, interval: Some(REPORT_INTERVAL) };
-            let room = self.admission.unread(message.encoded_len()).await;
-            if sender.send(QueuedResponse { content: Ok(message), room }).await.is_err() {
+            if !self.look(&turn, &node, &mut sent, sender).await {
                 return;
             }
-            sent = news;
         }
+    }
+
+    /// Sends the node's answers, if they are others than were sent last and no newer stream of the node sends them. Returns whether the
+    /// stream is open.
+    async fn look(
+        &mut self,
+        turn: &AnswerTurn,
+        node: &str,
+        sent: &mut AckStates,
+        sender: &mpsc::Sender<QueuedResponse<HealthCheckSpecifier>>,
+    ) -> bool {
+        if !turn.is_newest() {
+            // It may be so for as long as the stream lives.
+            self.versions = OwnerVersions::default();
+            self.revisions = Vec::new();
+            return true;
+        }
+        without_snapshot(&mut self.versions, self.admission.rested()).await;
+        let start = Instant::now();
+        let news = self.news(node);
+        self.admission.worked(start.elapsed());
+        let Some(news) = news.filter(|news| news != sent) else { return true };
+        let cluster_health_checks = entries(&news);
+        let message = HealthCheckSpecifier { cluster_health_checks, interval: Some(REPORT_INTERVAL) };
+        let room = without_snapshot(&mut self.versions, self.admission.unread(message.encoded_len())).await;
+        let response = QueuedResponse { content: Ok(message), room };
+        if without_snapshot(&mut self.versions, sender.send(response)).await.is_err() {
+            return false;
+        }
+        *sent = news;
+        true
     }
 
     /// The node's answers; `None` if they are those of the last look.
@@ -106,6 +128,16 @@ impl AnswerSender {
         let versions = self.versions.of(&snapshot);
         Some(answers(progresses, |owner| versions.get(owner).cloned()))
     }
+}
+
+/// Waits for the peer. If that takes time, which the peer decides, no snapshot is kept meanwhile.
+async fn without_snapshot<T>(versions: &mut OwnerVersions, wait: impl Future<Output = T>) -> T {
+    let mut wait = pin!(wait);
+    if let Some(output) = wait.as_mut().now_or_never() {
+        return output;
+    }
+    *versions = OwnerVersions::default();
+    wait.await
 }
 
 /// The prefix of an entry about an owner. No resource has such a name.
@@ -202,7 +234,10 @@ pub(super) fn read(report: &EndpointHealthResponse, is_served: impl Fn(&str) -> 
 mod tests {
     use super::*;
     use crate::kind::CDS;
+    use crate::limits::Limits;
+    use crate::node::View;
     use crate::resource::Resource;
+    use crate::testing::RegisteredStream;
 
     fn served() -> Snapshot {
         let one = |owner: &str| {
@@ -226,13 +261,74 @@ mod tests {
         let served = Arc::new(served());
         let known = Arc::downgrade(&served);
         let (sender, snapshots) = watch::channel(Some(Arc::clone(&served)));
-        let admission = Admission::local(crate::limits::Limits::default());
+        let admission = Admission::local(Limits::default());
         let mut answers = AnswerSender::new(Arc::default(), snapshots, Arc::default(), admission);
         answers.versions.of(&served);
         assert_eq!(answers.news("gone"), Some(AckStates::new()));
         sender.send_replace(None);
         drop(served);
         assert!(known.upgrade().is_none());
+    }
+
+    /// A gateway that has acknowledged clusters, and the sender of its answers. The weak pointer is to the snapshot with these.
+    struct Acknowledged {
+        gateway: RegisteredStream,
+        snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+        answers: AnswerSender,
+        known: std::sync::Weak<Snapshot>,
+    }
+
+    impl Acknowledged {
+        fn new(admission: Arc<Admission>) -> Self {
+            let (nodes, served) = (Arc::default(), Arc::new(served()));
+            let mut gateway = RegisteredStream::open(&nodes, "one", View(None), &served);
+            while gateway.answer(false) {}
+            let (snapshots, newest) = watch::channel(Some(Arc::clone(&served)));
+            let answers = AnswerSender::new(nodes, newest, Arc::default(), admission);
+            Self { gateway, snapshots, answers, known: Arc::downgrade(&served) }
+        }
+    }
+
+    /// Serves others to the gateway.
+    fn replace(gateway: &mut RegisteredStream, snapshots: &watch::Sender<Option<Arc<Snapshot>>>) {
+        let newer = Arc::new(Snapshot::default());
+        gateway.follow(&newer);
+        snapshots.send_replace(Some(newer));
+    }
+
+    #[tokio::test]
+    async fn superseded_stream_keeps_no_snapshot() {
+        let Acknowledged { mut gateway, snapshots, mut answers, known } =
+            Acknowledged::new(Admission::local(Limits::default()));
+        let turns = Arc::clone(&answers.turns);
+        let (sender, mut responses) = mpsc::channel(1);
+        let (turn, mut sent) = (turns.begin("one"), AckStates::new());
+        assert!(answers.look(&turn, "one", &mut sent, &sender).await);
+        assert_eq!((sent.len(), responses.try_recv().is_ok()), (2, true));
+        let newer = turns.begin("one");
+        assert!(answers.look(&turn, "one", &mut sent, &sender).await);
+        replace(&mut gateway, &snapshots);
+        assert!(known.upgrade().is_none());
+        drop(newer);
+        assert!(answers.look(&turn, "one", &mut sent, &sender).await);
+        assert_eq!((sent.len(), responses.try_recv().is_ok()), (0, true), "it goes on when the newer one has ended");
+    }
+
+    #[tokio::test]
+    async fn snapshot_is_not_kept_while_answers_wait_for_room() {
+        let limits = Limits { unread: 64 << 10, ..Limits::default() };
+        let admission = Admission::of_certificate(&["one"], limits);
+        let held = admission.unread(64 << 10).await;
+        let Acknowledged { mut gateway, snapshots, mut answers, known } = Acknowledged::new(Arc::clone(&admission));
+        let turn = answers.turns.begin("one");
+        let (sender, mut responses) = mpsc::channel(1);
+        let mut sent = AckStates::new();
+        let mut look = Box::pin(answers.look(&turn, "one", &mut sent, &sender));
+        assert!(look.as_mut().now_or_never().is_none());
+        replace(&mut gateway, &snapshots);
+        assert!(known.upgrade().is_none());
+        drop(held);
+        assert!(look.await && responses.try_recv().is_ok());
     }
 
     #[test]

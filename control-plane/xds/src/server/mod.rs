@@ -2,6 +2,7 @@
 
 mod accept;
 mod discovery;
+mod followed;
 mod frames;
 mod introduction;
 mod task;
@@ -16,8 +17,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
 
-use crate::admission::{Admitted, Peers};
+use crate::admission::{Admitted, Peers, UnknownPaths};
 use crate::health::HealthRegistry;
 use crate::limits::Limits;
 use crate::node::Views;
@@ -107,6 +109,13 @@ pub async fn serve(
         .map(|sink| crate::report::service(sink, served.snapshots.clone(), limits.activity))
         .map(|service| Admitted { service, introduction: limits.introduction });
     let service = ServiceFrame(DiscoveryServer { served, max_message: limits.message });
+    let mut routes = Routes::builder();
+    routes.add_service(Admitted { service, introduction: limits.introduction });
+    routes.add_service(Admitted { service: health, introduction: limits.health_introduction });
+    if let Some(reports) = reports {
+        routes.add_service(reports);
+    }
+    let router = routes.routes().into_axum_router().fallback_service(UnknownPaths);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -114,9 +123,7 @@ pub async fn serve(
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
         .http2_max_local_error_reset_streams(Some(MAX_RESETS))
-        .add_service(Admitted { service, introduction: limits.introduction })
-        .add_service(Admitted { service: health, introduction: limits.health_introduction })
-        .add_optional_service(reports)
+        .add_routes(Routes::from(router))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await?;
     Ok(())

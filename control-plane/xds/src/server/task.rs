@@ -1,27 +1,27 @@
 //! One open stream: between what the transport brings and the state machine.
 
+use std::future::Future;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use futures_util::{Stream, StreamExt};
-use tokio::sync::{mpsc, watch};
+use futures_util::{FutureExt, Stream, StreamExt};
+use tokio::sync::mpsc;
 use tonic::Status;
 
 use crate::admission::{Admission, QueuedResponse, ResponseRoom};
 use crate::chunk::ByteChunks;
-use crate::delta::{self, DeltaStream, PendingResponse};
+use crate::delta::{self, DeltaStream, NextResponse, PendingResponse};
 use crate::kind::ResourceKind;
 use crate::limits::Rejection;
 use crate::lock::lock;
 use crate::metrics::XdsMetrics;
-use crate::node::View;
 use crate::open_streams::SharedStream;
 use crate::registry::Registry;
 use crate::server::ServerState;
+use crate::server::followed::{FollowedSnapshots, of_view};
 use crate::server::introduction::{KnownNode, introduce, waiting_bytes};
-use crate::snapshot::Snapshot;
 
 /// Bytes in memory of a name with its version, of most.
 const USUAL_NAME: usize = 448;
@@ -30,9 +30,6 @@ const MAX_REASON: usize = 4 * 1024;
 /// Bytes of the reasons that one stream keeps in all, and what is kept of one beyond.
 const MAX_REASONS: usize = 64 * 1024;
 const SHORT_REASON: usize = 256;
-/// Time that a stream may take for a snapshot at no charge: a part for each resource, and one for all.
-const FREE_OF_RESOURCE: Duration = Duration::from_micros(2);
-const FREE: Duration = Duration::from_millis(5);
 
 /// One open stream.
 pub(super) struct Task {
@@ -77,7 +74,12 @@ impl Task {
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
-        let Some(mut first) = self.admission.first_message(&mut requests).await? else { return Ok(()) };
+        // A message that waits for room is not read, and so is the end of its stream.
+        let first = tokio::select! {
+            first = self.admission.first_message(&mut requests) => first?,
+            () = self.responses.closed() => return Ok(()),
+        };
+        let Some(mut first) = first else { return Ok(()) };
         // Held until after the registry's entry below.
         let KnownNode { id: node, name, view, held: _held } = introduce(&self.served, &self.admission, &mut first)?;
         let mut snapshots = self.served.snapshots.clone();
@@ -96,35 +98,32 @@ impl Task {
             Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default(), RandomState::new()).with_most(most)));
         let (shared, registry): (SharedStream, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = OpenStreamGuard { id: registry.open(name.clone(), shared, view.clone()), registry };
+        let mut followed = FollowedSnapshots::after(snapshots, view, stream, Arc::clone(&self.admission));
         let mut state =
             StreamState { waiting: Some(first), sync: SyncTracker::default(), unacked: UnackedTimer::default() };
         loop {
-            let pending = match self.next(&mut requests, &mut snapshots, &mut state).await? {
+            match self.next(&mut requests, &mut followed, &mut state).await? {
                 Event::Ended => return Ok(()),
-                Event::Unread => Vec::new(),
-                Event::Request(request) => self.take(&stream, &node, *request)?,
+                Event::Unread => {}
+                Event::Request(request) => self.take(&mut followed, &node, *request)?,
                 Event::Snapshot => {
-                    // Meanwhile newer ones take its place.
-                    if !self.rests().await {
+                    if !self.rests(&mut followed).await {
                         return Ok(());
                     }
-                    state.sync.is_newer = true;
-                    let newest = of_view(&snapshots.borrow_and_update(), &view);
-                    newest.map(|newest| self.take_snapshot(&stream, newest)).unwrap_or_default()
                 }
-            };
-            self.report_sync(&mut state.sync, &stream, (&view, &name));
-            if !self.send(&stream, pending).await {
+            }
+            if !self.respond(&mut followed).await {
                 return Ok(());
             }
-            state.unacked.look(lock(&stream).oldest_unanswered(), Instant::now());
+            self.report_sync(&mut state.sync, &followed, &name);
+            state.unacked.look(lock(followed.stream()).oldest_unanswered(), Instant::now());
         }
     }
 
     async fn next<S>(
         &self,
         requests: &mut S,
-        snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>,
+        followed: &mut FollowedSnapshots,
         state: &mut StreamState,
     ) -> Result<Event, Status>
     where
@@ -134,17 +133,17 @@ impl Task {
             return Ok(Event::Request(Box::new(first)));
         }
         // A peer that has to make up for work is not read, and its answers wait.
-        if !self.rests().await {
+        if !self.rests(followed).await {
             return Ok(Event::Ended);
+        }
+        if followed.is_due() {
+            return Ok(Event::Snapshot);
         }
         let patience = state.unacked.patience(self.admission.limits().answer, Instant::now());
         tokio::select! {
             // A peer that always has a request ready is not left out of snapshots, and an answer that has come is not missing.
             biased;
-            changed = snapshots.changed() => Ok(match changed {
-                Ok(()) => Event::Snapshot,
-                Err(_) => Event::Ended,
-            }),
+            is_open = followed.next() => Ok(if is_open { Event::Snapshot } else { Event::Ended }),
             request = requests.next() => match request {
                 Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
                 Some(Err(status)) => {
@@ -155,6 +154,7 @@ impl Task {
                 }
                 None => Ok(Event::Ended),
             },
+            () = self.responses.closed() => Ok(Event::Ended),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
                 if self.admission.has_unread() {
                     // For that it has a time of its own.
@@ -172,41 +172,47 @@ impl Task {
     }
 
     /// Waits until the peer may be worked for. Returns whether the stream is still open.
-    async fn rests(&self) -> bool {
+    async fn rests(&self, followed: &mut FollowedSnapshots) -> bool {
+        self.wait(followed, self.admission.rested()).await.is_some()
+    }
+
+    /// Waits for the peer. Snapshots are followed meanwhile. `None` if the stream has ended.
+    async fn wait<T>(&self, followed: &mut FollowedSnapshots, wait: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
-            () = self.admission.rested() => true,
-            () = self.responses.closed() => false,
+            biased;
+            output = followed.during(wait) => output,
+            () = self.responses.closed() => None,
         }
     }
 
     /// Hands a request to the state machine. A peer whose requests take much time is read later.
     fn take(
         &self,
-        stream: &Mutex<DeltaStream>,
+        followed: &mut FollowedSnapshots,
         node: &str,
         mut request: DeltaDiscoveryRequest,
-    ) -> Result<Vec<PendingResponse>, Status> {
+    ) -> Result<(), Status> {
         if request.node.as_ref().is_some_and(|sent| sent.id != node) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         let limits = self.admission.limits();
         let start = Instant::now();
         if let Some(error) = &mut request.error_detail {
-            let left = MAX_REASONS.saturating_sub(lock(stream).reason_bytes());
+            let left = MAX_REASONS.saturating_sub(lock(followed.stream()).reason_bytes());
             truncate(&mut error.message, left.clamp(SHORT_REASON, MAX_REASON));
         }
-        let (pending, names, known, foreign) = {
-            let mut stream = lock(stream);
+        let (names, known, foreign) = {
+            let mut stream = lock(followed.stream());
             self.served.registry.metrics.with(|metrics| count_answer(metrics, &request));
             log_refusal(&stream, &request);
             if !delta::is_within_limits(&request) {
                 self.admission.rejected(Rejection::Names);
                 return Err(Status::invalid_argument("a name is too long"));
             }
-            let pending = stream.on_request(request);
-            (pending, stream.subscription_count(), stream.resource_count(), stream.foreign_bytes())
+            stream.take_request(request);
+            (stream.subscription_count(), stream.resource_count(), stream.foreign_bytes())
         };
-        self.admission.worked(start.elapsed());
+        followed.worked(start.elapsed());
         // Of the names of resources that there are, the node may ask for each and have each.
         // After an update of the control plane a node may have another version of each, or know each by another name.
         let is_large = !self.admission.may_name(foreign, known.saturating_mul(USUAL_NAME));
@@ -214,50 +220,58 @@ impl Task {
             self.admission.rejected(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }
-        Ok(pending)
+        Ok(())
     }
 
-    /// Hands a snapshot to the state machine. Names and refusals of a node can make that take longer than its resources do: the rest is
-    /// the node's work.
-    fn take_snapshot(&self, stream: &Mutex<DeltaStream>, newest: Arc<Snapshot>) -> Vec<PendingResponse> {
-        let resources = u32::try_from(newest.len()).unwrap_or(u32::MAX);
-        let free = FREE.saturating_add(FREE_OF_RESOURCE.saturating_mul(resources));
-        let start = Instant::now();
-        let pending = lock(stream).on_snapshot(newest);
-        self.admission.worked(start.elapsed().saturating_sub(free));
-        pending
-    }
-
-    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>, (view, name): (&View, &str)) {
-        let stream = lock(stream);
-        if sync.is_reached(&stream) {
+    fn report_sync(&self, sync: &mut SyncTracker, followed: &FollowedSnapshots, name: &str) {
+        let stream = lock(followed.stream());
+        if sync.is_reached(&stream) && followed.is_newer() {
             let version = stream.snapshot_version();
-            self.served.registry.metrics.with(|metrics| metrics.propagated(view, name, version));
+            self.served.registry.metrics.with(|metrics| metrics.propagated(followed.view(), name, version));
         }
     }
 
-    /// Sends the responses of the state machine. A response is encoded when the peer has room for it. Returns whether the
-    /// stream is still open.
-    async fn send(&self, stream: &Mutex<DeltaStream>, pending: Vec<PendingResponse>) -> bool {
-        for draft in pending {
-            let room = tokio::select! {
-                room = self.admission.unread(draft.size()) => room,
-                () = self.responses.closed() => return false,
-            };
-            lock(stream).log(&draft);
-            let kind = ResourceKind::of(draft.type_url()).label();
-            self.served.registry.metrics.with(|metrics| metrics.responded(kind));
-            let content = draft.encode().map_err(|error| Status::resource_exhausted(error.to_string()));
-            if self.responses.send(QueuedResponse { content, room }).await.is_err() {
-                return false;
+    /// Sends all responses that there are. One is made when the peer has room for it, of the snapshot of then: what waits for room keeps
+    /// its place in the line, and no bytes. Returns whether the stream is still open.
+    async fn respond(&self, followed: &mut FollowedSnapshots) -> bool {
+        let mut granted: Option<(usize, ResponseRoom)> = None;
+        let mut wanted = 0;
+        loop {
+            let next = followed.respond(|size| {
+                let granted = granted.take().filter(|(bytes, _)| size <= *bytes).map(|(_, room)| room);
+                granted.or_else(|| self.admission.unread(size).now_or_never())
+            });
+            match next {
+                NextResponse::None => return true,
+                NextResponse::Waits(size) => {
+                    // It has grown while it waited, or is the first one.
+                    wanted = size.max(wanted);
+                    let Some(room) = self.wait(followed, self.admission.unread(wanted)).await else { return false };
+                    granted = Some((wanted, room));
+                }
+                NextResponse::Made(response, room) => {
+                    wanted = 0;
+                    let sent = self.responses.send(self.queued(followed.stream(), response, room));
+                    if !self.wait(followed, sent).await.is_some_and(|sent| sent.is_ok()) {
+                        return false;
+                    }
+                }
             }
         }
-        true
     }
-}
 
-fn of_view(newest: &Option<Arc<Snapshot>>, view: &View) -> Option<Arc<Snapshot>> {
-    newest.as_ref().and_then(|newest| newest.shared_view(view))
+    fn queued(
+        &self,
+        stream: &Mutex<DeltaStream>,
+        response: PendingResponse,
+        room: ResponseRoom,
+    ) -> QueuedResponse<ByteChunks> {
+        lock(stream).log(&response);
+        let kind = ResourceKind::of(response.type_url()).label();
+        self.served.registry.metrics.with(|metrics| metrics.responded(kind));
+        let content = response.encode().map_err(|error| Status::resource_exhausted(error.to_string()));
+        QueuedResponse { content, room }
+    }
 }
 
 fn truncate(text: &mut String, most: usize) {
@@ -302,12 +316,10 @@ impl UnackedTimer {
 struct SyncTracker {
     /// The version that it had all of last, if it still has.
     synced: Option<String>,
-    /// Whether a snapshot came while it was connected.
-    is_newer: bool,
 }
 
 impl SyncTracker {
-    /// Whether the node has just acknowledged the whole of a snapshot that came while it was connected.
+    /// Whether the node has just acknowledged the whole of a snapshot.
     fn is_reached(&mut self, stream: &DeltaStream) -> bool {
         let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
         let is_reached = synced.is_some() && synced != self.synced;
@@ -315,7 +327,7 @@ impl SyncTracker {
             tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
         }
         self.synced = synced;
-        is_reached && self.is_newer
+        is_reached
     }
 }
 

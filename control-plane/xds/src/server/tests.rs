@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
@@ -9,11 +9,13 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::ServerState;
 use super::task::Task;
-use crate::admission::{Admission, QueuedResponse};
+use crate::admission::{Admission, Peers, QueuedResponse};
 use crate::chunk::ByteChunks;
 use crate::kind::CDS;
 use crate::limits::Limits;
+use crate::metrics::OptionalMetrics;
 use crate::node::OneView;
+use crate::peer::Peer;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 
@@ -32,17 +34,24 @@ fn of_edition(edition: usize) -> Option<Arc<Snapshot>> {
 
 impl Opened {
     fn new(limits: Limits) -> Self {
-        let (snapshots, newest) = watch::channel(of_edition(0));
-        let (views, registry) = (Arc::new(OneView), Arc::default());
+        Self::of(Admission::of_certificate(&["one"], limits), watch::Sender::new(of_edition(0)))
+    }
+
+    fn of(admission: Arc<Admission>, snapshots: watch::Sender<Option<Arc<Snapshot>>>) -> Self {
+        let opened = Self::silent(admission, snapshots);
+        opened.says(String::new());
+        opened
+    }
+
+    /// One that has not asked for anything yet.
+    fn silent(admission: Arc<Admission>, snapshots: watch::Sender<Option<Arc<Snapshot>>>) -> Self {
+        let (views, registry, newest) = (Arc::new(OneView), Arc::default(), snapshots.subscribe());
         let served = ServerState { snapshots: newest, registry, health: Arc::default(), views, reports: None };
-        let admission = Admission::of_certificate(&["one"], limits);
         let (sender, responses) = mpsc::channel(1);
         let task = Task { served, admission: Arc::clone(&admission), responses: sender };
         let (requests, queued) = mpsc::unbounded_channel();
         tokio::spawn(task.run(UnboundedReceiverStream::new(queued)));
-        let opened = Self { admission, snapshots, requests, responses };
-        opened.says(String::new());
-        opened
+        Self { admission, snapshots, requests, responses }
     }
 
     fn says(&self, response_nonce: String) {
@@ -79,9 +88,77 @@ async fn newest_snapshot_follows_when_work_is_made_up_for() {
     stream.admission.worked(Duration::from_secs(60));
     for edition in 1..4 {
         stream.snapshots.send_replace(of_edition(edition));
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
+        all_wait().await;
     }
     assert_eq!(stream.edition().await, 3);
+}
+
+/// Lets all streams go on until they wait.
+async fn all_wait() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn newest(snapshots: &watch::Sender<Option<Arc<Snapshot>>>) -> Weak<Snapshot> {
+    Arc::downgrade(snapshots.borrow().as_ref().unwrap())
+}
+
+/// Each would have another one.
+#[tokio::test]
+async fn streams_that_wait_for_room_keep_no_old_snapshot() {
+    let limits = Limits { unread: 64 << 10, ..Limits::default() };
+    let peer = Peer::Certificate(["one".to_owned()].into());
+    let connection = Peers::new(limits, OptionalMetrics::default()).connect(peer).unwrap();
+    let stream = || connection.open_stream().ok().unwrap();
+    let holder = stream();
+    let held = holder.unread(64 << 10).await;
+    let snapshots = watch::Sender::new(of_edition(0));
+    let (mut streams, mut before) = (Vec::new(), Vec::new());
+    for edition in 1..=20 {
+        streams.push(Opened::of(stream(), snapshots.clone()));
+        all_wait().await;
+        before.push(newest(&snapshots));
+        snapshots.send_replace(of_edition(edition));
+        all_wait().await;
+    }
+    assert_eq!(before.iter().filter(|one| one.upgrade().is_some()).count(), 0);
+    drop(held);
+    for stream in &mut streams {
+        assert_eq!(stream.edition().await, 20, "there is nothing else to send");
+    }
+}
+
+#[tokio::test]
+async fn stream_that_rests_keeps_no_old_snapshot() {
+    // Made up for in a second.
+    let mut stream = Opened::new(Limits { work: Duration::from_millis(250), ..Limits::default() });
+    assert_eq!(stream.edition().await, 0);
+    all_wait().await;
+    stream.admission.worked(Duration::from_secs(60));
+    let before = newest(&stream.snapshots);
+    stream.snapshots.send_replace(of_edition(1));
+    all_wait().await;
+    assert!(before.upgrade().is_none());
+    assert_eq!(stream.edition().await, 1);
+}
+
+/// Its requests do not end: nothing of them is read while a message waits for room.
+#[tokio::test]
+async fn stream_that_is_gone_ends_whatever_its_requests_do() {
+    for is_silent in [true, false] {
+        let admission = Admission::of_certificate(&["one"], Limits::default());
+        let snapshots = watch::Sender::new(of_edition(0));
+        let mut stream = Opened::silent(admission, snapshots);
+        if !is_silent {
+            stream.says(String::new());
+            assert_eq!(stream.edition().await, 0);
+        }
+        all_wait().await;
+        let Opened { admission, snapshots, requests, responses } = stream;
+        drop(responses);
+        all_wait().await;
+        assert_eq!(Arc::strong_count(&admission), 1, "its task has ended: {is_silent}");
+        drop((snapshots, requests));
+    }
 }

@@ -112,6 +112,34 @@ async fn rapid_resets_end_the_connection() {
     assert!(site.registry.nodes().is_empty());
 }
 
+/// Each is answered, so that no bound of resets ends them.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_no_service_end_the_connection() {
+    let site = Site::start("bounds-paths", Limits::default(), snapshot(1, 1)).await;
+    let caller = site.caller(&site.identity("rapid"));
+    for path in ["/", "/no.Service/Method", "/envoy.service.discovery.v3.AggregatedDiscoveryService"] {
+        let before = site.rejected("streams");
+        let stream = caller.connect().await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        let ended = tokio::spawn(connection);
+        let mut answered = 0;
+        let mut ask = async || {
+            while answered < 1_000 {
+                client = client.clone().ready().await?;
+                let request =
+                    tonic::codegen::http::Request::post(format!("http://xds.internal{path}")).body(()).unwrap();
+                client.send_request(request, true)?.0.await?;
+                answered += 1;
+            }
+            Ok::<(), h2::Error>(())
+        };
+        let asked = tokio::time::timeout(SOON, ask()).await.expect("the connection ends");
+        assert!(asked.is_err(), "{path}: {answered}");
+        let _ = tokio::time::timeout(SOON, ended).await.expect("the connection ends");
+        assert!(site.rejected("streams") > before, "{path}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_on_which_nobody_says_who_it_is_ends() {
     let idle = Duration::from_millis(200);

@@ -259,4 +259,12 @@ impl RouteCounts {
 }
 
 #[cfg(test)]
+impl EndedRoutes {
+    /// Some that may be opened at a time.
+    pub(super) fn opening_at(opening: Instant) -> Self {
+        Self { opening: Some(opening), ..Self::default() }
+    }
+}
+
+#[cfg(test)]
 mod tests;

@@ -62,6 +62,8 @@ struct GatewaySnapshot {
     namespaces: KnownNamespaces,
     /// Whether it is of verdicts, and not of the time before this program started.
     is_judged: bool,
+    /// Whether it stays as it is: nothing of it has its time meanwhile.
+    is_withheld: bool,
 }
 
 impl GatewaySnapshots {
@@ -186,7 +188,11 @@ impl GatewaySnapshots {
             gateways.iter().filter(|one| one.services().any(is_awaited)).map(|one| &one.gateway).collect();
         let served: BTreeMap<&ObjectName, &Arc<ServedGateway>> =
             gateways.iter().map(|one| (&one.gateway, one)).collect();
-        for (gateway, view) in self.views.iter_mut().filter(|(gateway, _)| !withheld.contains(*gateway)) {
+        for (gateway, view) in &mut self.views {
+            view.is_withheld = withheld.contains(gateway);
+            if view.is_withheld {
+                continue;
+            }
             let served = groups.get(gateway).zip(served.get(gateway).copied());
             view.follow(served, waiting.contains(gateway), now);
         }
@@ -201,7 +207,8 @@ impl GatewaySnapshots {
     }
 
     fn next_opening(&self) -> Option<Instant> {
-        self.views.values().filter_map(|view| view.ended.next_expiry()).min()
+        let followed = self.views.values().filter(|view| !view.is_withheld);
+        followed.filter_map(|view| view.ended.next_expiry()).min()
     }
 
     fn named(&self) -> Vec<(String, Snapshot)> {

@@ -60,3 +60,15 @@ impl GatewayDivision {
         std::iter::once("").chain(self.own.keys().map(String::as_str))
     }
 }
+
+#[cfg(test)]
+impl GatewayDivision {
+    /// A Gateway belongs to an instance whose settings are not known.
+    pub(in super::super) fn without_settings(gateway: &ObjectName, instance: &str) -> Self {
+        let owner = Ownership { holder: portcullis_instances::MemberHolder::Instance(instance.to_owned()), next: None };
+        let mut states = InstanceStates::default();
+        states.settled.owners.insert(MemberName::gateway(gateway.to_string()), owner);
+        states.by_name.insert(instance.to_owned(), super::InstanceState::default());
+        Self { states: Arc::new(states), ..Self::default() }
+    }
+}

@@ -1,5 +1,6 @@
 mod acknowledgement;
 mod in_flight;
+mod next_change;
 mod progress;
 mod retired;
 #[cfg(test)]
@@ -11,15 +12,15 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
+use super::TypeStatus;
 use super::composed::Composed;
-use super::{SendGates, TypeStatus};
 use crate::changed_names::ChangedNames;
-use crate::chunk::{ByteChunks, length};
-use crate::delta::gates::Blocked;
+use crate::chunk::ByteChunks;
 use crate::kind::ResourceKind;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 use in_flight::InFlight;
+pub(super) use next_change::NextChange;
 use progress::memory_of;
 use retired::RetiredNames;
 
@@ -37,27 +38,6 @@ pub(super) struct Update {
     pub(super) owner: Option<Arc<str>>,
     /// May be secret.
     pub(super) body: ByteChunks,
-}
-
-impl Update {
-    /// Bytes of the resource with its name and version.
-    pub(super) fn size(&self, name: &str) -> usize {
-        name.len() + self.version.len() + length(&self.body)
-    }
-}
-
-/// As many updates as have so many bytes, and at least one; and whether some are left.
-fn within(most: usize, all: impl Iterator<Item = (Arc<str>, Update)>) -> (BTreeMap<Arc<str>, Update>, bool) {
-    let (mut taken, mut room) = (BTreeMap::new(), most);
-    for (name, update) in all {
-        let size = length(&update.body);
-        if size > room && !taken.is_empty() {
-            return (taken, true);
-        }
-        room = room.saturating_sub(size);
-        taken.insert(name, update);
-    }
-    (taken, false)
 }
 
 /// The version of a resource that the node has in an unknown version. No hash is empty.
@@ -240,46 +220,6 @@ impl Subscription {
         by_wildcard || self.is_asked(name)
     }
 
-    /// Whether it matters what may be sent now: otherwise [`Subscription::next_change`] is the same for all gates.
-    pub(super) fn has_to_send(&self) -> bool {
-        self.in_flight.is_none() && (!self.due.is_empty() || self.owes_answer || !self.candidates.is_empty())
-    }
-
-    /// The change to send now, if any may be sent: of resources as many as have `most` bytes, and at least one.
-    pub(super) fn next_change(
-        &mut self,
-        snapshot: &Snapshot,
-        type_url: &str,
-        gates: SendGates,
-        most: usize,
-    ) -> Option<Change> {
-        if self.in_flight.is_some() {
-            return None;
-        }
-        self.forget_refusals(snapshot, type_url);
-        self.forget_done(snapshot, type_url);
-        // A name that is new to the node and does not exist is removed at once: nothing can refer to it.
-        let unknown: BTreeSet<_> =
-            self.due.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
-        if !unknown.is_empty() {
-            return Some(Change { removals: unknown, ..Default::default() });
-        }
-        if gates.updates != Blocked::All {
-            let updates = self.next_updates(snapshot, type_url, &gates.updates, most);
-            if !updates.is_empty() {
-                return Some(Change { updates, ..Default::default() });
-            }
-        }
-        if gates.removals != Blocked::All {
-            let may_go = |name: &&Arc<str>| gates.removals.allows(self.owner(snapshot, type_url, name));
-            let removals: BTreeSet<_> = self.removals(snapshot, type_url).filter(may_go).cloned().collect();
-            if !removals.is_empty() {
-                return Some(Change { removals, ..Default::default() });
-            }
-        }
-        (gates.updates == Blocked::None && std::mem::take(&mut self.owes_answer)).then(Change::default)
-    }
-
     fn forget_done(&mut self, snapshot: &Snapshot, type_url: &str) {
         let due = std::mem::take(&mut self.due);
         self.due = due.into_iter().filter(|name| self.is_due(snapshot, type_url, name)).collect();
@@ -301,38 +241,6 @@ impl Subscription {
         if self.refused.is_empty() && self.candidates.is_empty() && !self.composed.is_refused() {
             self.status.nack = None;
         }
-    }
-
-    fn next_updates(
-        &mut self,
-        snapshot: &Snapshot,
-        type_url: &str,
-        wait: &Blocked,
-        most: usize,
-    ) -> BTreeMap<Arc<str>, Update> {
-        let may_go = |(_, resource): &(&Arc<str>, &Resource)| wait.allows(resource.owner());
-        let update = |(name, resource): (&Arc<str>, &Resource)| {
-            let version = Arc::clone(self.composed.version(name, resource)?);
-            let owner = resource.shared_owner().cloned();
-            Some((Arc::clone(name), Update { version, owner, body: self.composed.body(name, resource) }))
-        };
-        while let Some(group) = self.candidates.pop() {
-            let is_suspect = |(name, _): &(&Arc<str>, &Resource)| group.contains(*name);
-            if self.updates(snapshot, type_url).filter(is_suspect).any(|one| !may_go(&one)) {
-                self.candidates.push(group);
-                return BTreeMap::new();
-            }
-            let suspects = self.updates(snapshot, type_url).filter(is_suspect).filter_map(update);
-            let (updates, is_cut) = within(most, suspects);
-            if is_cut {
-                // They have grown since they were refused.
-                self.candidates.push(group.into_iter().filter(|name| !updates.contains_key(name)).collect());
-            }
-            if !updates.is_empty() {
-                return updates;
-            }
-        }
-        within(most, self.updates(snapshot, type_url).filter(may_go).filter_map(update)).0
     }
 
     /// Every resource that is wanted, not known in this version and not refused in this version.
@@ -374,19 +282,5 @@ impl Subscription {
 
     fn is_leftover(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
         self.known.contains_key(name) && snapshot.get(type_url, name).is_none()
-    }
-
-    pub(super) fn sent(&mut self, (number, nonce): (u64, &str), change: &Change, version: &str) {
-        self.owes_answer = false;
-        for (name, update) in &change.updates {
-            self.recall(name);
-            match &update.owner {
-                Some(owner) => self.owners.insert(Arc::clone(name), Arc::clone(owner)),
-                None => self.owners.remove(name),
-            };
-        }
-        self.status.sent = version.to_owned();
-        let change = change.without_bodies();
-        self.in_flight = Some(InFlight { number, nonce: nonce.to_owned(), version: version.to_owned(), change });
     }
 }

@@ -165,9 +165,10 @@ impl Subscription {
         self.names.len() + self.known.len() + self.retired.weight()
     }
 
-    /// Bytes of names and versions that the node brought and no resource had then: as long as the stream lives they may be in memory.
+    /// Bytes of names and versions that the node brought and no resource had then: as long as the stream lives they may be in memory. And
+    /// of digests of names whose resources are gone.
     pub(in crate::delta) fn foreign_bytes(&self) -> usize {
-        self.foreign_bytes
+        self.foreign_bytes.saturating_add(self.retired.bytes())
     }
 
     /// Whether this type was asked for.

@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 const MOST: usize = 1 << 18;
 /// As many digests as take the memory of one name in two sets.
 const DIGESTS_PER_NAME: usize = 8;
+/// Bytes in memory of a digest, with its place in a set that is half full.
+const DIGEST: usize = 16;
 
 /// Names by their digests. Envoy asks for a pool on demand once and waits for its name as long as it lives: a resource that is
 /// there again has to be sent, though the node does not ask again. Thousands of pools may be replaced while it lives. Beyond the
@@ -33,6 +35,11 @@ impl RetiredNames {
 
     pub(super) fn contains(&self, name: &str) -> bool {
         !self.digests.is_empty() && self.digests.contains(&self.key.hash_one(name))
+    }
+
+    /// Bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.digests.len() * DIGEST
     }
 
     /// The number of names that would take as much memory.

@@ -1,7 +1,7 @@
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::Subscription;
-use crate::kind::EDS;
+use crate::kind::{CDS, EDS};
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 
@@ -56,4 +56,28 @@ fn names_that_nobody_has_are_not_kept_as_lacking() {
     subscription.take_touched(&snapshot, EDS);
     let kept = |name: &str| subscription.unproven.has(name);
     assert_eq!((kept("here"), kept("other-0")), (true, false));
+}
+
+/// A client that comes back names as many as it likes, and they are kept as long as its stream lives.
+#[test]
+fn digests_of_names_that_are_gone_count_in_bytes() {
+    const MANY: usize = 10_000;
+    let snapshot = Snapshot::new([(CDS.to_owned(), "here".to_owned(), Resource::new("1"))]);
+    let version = snapshot.get(CDS, "here").unwrap().version().to_owned();
+    let mut subscription = Subscription::default();
+    let request = DeltaDiscoveryRequest {
+        type_url: CDS.to_owned(),
+        resource_names_subscribe: names("gone", MANY),
+        initial_resource_versions: [("here".to_owned(), version)].into(),
+        ..Default::default()
+    };
+    subscription.on_request(request, &snapshot);
+    assert_eq!(subscription.foreign_bytes(), MANY * 16);
+    let request = DeltaDiscoveryRequest {
+        type_url: CDS.to_owned(),
+        resource_names_unsubscribe: names("gone", MANY),
+        ..Default::default()
+    };
+    subscription.on_request(request, &snapshot);
+    assert_eq!(subscription.foreign_bytes(), 0);
 }

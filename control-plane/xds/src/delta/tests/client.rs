@@ -11,6 +11,8 @@ pub(super) struct Client {
     asked: BTreeMap<&'static str, BTreeSet<String>>,
     /// Most bytes of a response.
     most: usize,
+    /// Whether there is room for responses.
+    has_room: bool,
 }
 
 const TYPES: [&str; 4] = [CDS, EDS, LDS, RDS];
@@ -19,7 +21,7 @@ impl Client {
     pub(super) fn connect(snapshot: Arc<Snapshot>, most: usize) -> Self {
         let view = TYPES.into_iter().map(|url| (url, BTreeMap::new())).collect();
         let stream = Encoded::with_most(snapshot, most);
-        let mut client = Self { stream, inbox: VecDeque::new(), view, asked: BTreeMap::new(), most };
+        let mut client = Self { stream, inbox: VecDeque::new(), view, asked: BTreeMap::new(), most, has_room: true };
         client.open();
         client
     }
@@ -48,15 +50,26 @@ impl Client {
     }
 
     fn say(&mut self, request: DeltaDiscoveryRequest) {
-        let responses = self.stream.on_request(request);
-        assert!(self.stream.is_complete());
-        self.inbox.extend(responses);
+        self.stream.on_request_without_room(request);
+        self.hear();
     }
 
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
-        let responses = self.stream.on_snapshot(snapshot);
+        self.stream.on_snapshot_without_room(snapshot);
+        self.hear();
+    }
+
+    /// From now on there is room for responses, or none.
+    pub(super) fn on_room(&mut self, has_room: bool) {
+        self.has_room = has_room;
+        self.hear();
+    }
+
+    fn hear(&mut self) {
         assert!(self.stream.is_complete());
-        self.inbox.extend(responses);
+        if self.has_room {
+            self.inbox.extend(self.stream.on_room());
+        }
     }
 
     /// Takes the next response, asks for the resources that it refers to, and acknowledges it. Returns whether there was one.

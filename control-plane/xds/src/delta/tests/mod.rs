@@ -5,6 +5,7 @@ mod client;
 mod on_demand;
 mod property;
 mod refusals;
+mod room;
 mod rules;
 mod steps;
 mod waiting;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 
-use super::{DeltaStream, PendingResponse};
+use super::{DeltaStream, NextResponse, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
@@ -54,6 +55,27 @@ impl Encoded {
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
         self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::decoded).collect()
+    }
+
+    /// Takes a request while there is no room for responses.
+    fn on_request_without_room(&mut self, request: DeltaDiscoveryRequest) {
+        self.0.take_request(request);
+        self.has_no_room();
+    }
+
+    /// Takes a newer snapshot while there is no room for responses.
+    fn on_snapshot_without_room(&mut self, snapshot: Arc<Snapshot>) {
+        self.0.take_snapshot(snapshot);
+        self.has_no_room();
+    }
+
+    fn has_no_room(&mut self) {
+        assert!(!matches!(self.0.respond(|_| None::<()>), NextResponse::Made(..)));
+    }
+
+    /// The responses that had no room.
+    fn on_room(&mut self) -> Vec<DeltaDiscoveryResponse> {
+        self.0.responses().into_iter().map(PendingResponse::decoded).collect()
     }
 }
 

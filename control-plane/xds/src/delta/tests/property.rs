@@ -41,6 +41,7 @@ fn resources(entries: &[Entry]) -> BTreeMap<(&'static str, String), String> {
 enum Step {
     Snapshot(Vec<Entry>),
     Deliver(u8),
+    Room(bool),
     Reconnect,
 }
 
@@ -48,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => entries().prop_map(Step::Snapshot),
         5 => (1..6_u8).prop_map(Step::Deliver),
+        2 => any::<bool>().prop_map(Step::Room),
         1 => Just(Step::Reconnect),
     ]
 }
@@ -73,9 +75,11 @@ proptest! {
                     client.on_snapshot(made(&served));
                 }
                 Step::Deliver(count) => (0..count).for_each(|_| { client.step(); }),
+                Step::Room(has_room) => client.on_room(has_room),
                 Step::Reconnect => client.reconnect(made(&served)),
             }
         }
+        client.on_room(true);
         let mut left = 1_000;
         while client.step() {
             left -= 1;

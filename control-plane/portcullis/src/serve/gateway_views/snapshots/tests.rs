@@ -154,3 +154,21 @@ fn equal_gateways_of_two_demands_are_one() {
     let other = ServedGateway { settings: Some("other".to_owned()), ..gateway(None) };
     assert_eq!(after(vec![other.clone()]).served[0].as_ref(), &other);
 }
+
+/// A time that is over and stays would have the views made again without end.
+#[test]
+fn routes_of_a_withheld_view_have_no_time_to_open() {
+    let (mut snapshots, now) = (GatewaySnapshots::default(), Instant::now());
+    snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
+    let ended = EndedRoutes::opening_at(now);
+    snapshots.views.insert(edge(), GatewaySnapshot { ended, is_judged: true, ..GatewaySnapshot::default() });
+    assert_eq!(snapshots.next_expiry(), Some(now));
+    let mut follow = |division: &GatewayDivision| {
+        let discovered = DiscoveredDocuments::default();
+        let views = snapshots.follow((&Settings::default(), division), &BTreeMap::new(), &discovered, now);
+        let listeners = views.first().map(|(_, view)| view.names(type_urls::listener()).count());
+        (listeners, snapshots.next_expiry())
+    };
+    assert_eq!(follow(&GatewayDivision::without_settings(&edge(), "a")), (Some(0), None), "it stays as it is");
+    assert_eq!(follow(&GatewayDivision::default()), (Some(1), None));
+}
