@@ -53,10 +53,22 @@ pub trait Views: Send + Sync {
         None
     }
 
-    /// The views about whose clusters an agent may report whose certificate says this; `None` are all of them.
-    fn reported(&self, _membership: &Membership) -> Option<Vec<View>> {
-        None
+    /// The part of everything about which the agent of a node may report health.
+    ///
+    /// # Errors
+    /// The reason that it may report nothing.
+    fn reported(&self, node: &NodeInfo) -> Result<ReportScope, Unserved> {
+        Ok(ReportScope { membership: node.membership.clone(), views: None })
     }
+}
+
+/// The part of everything about which an agent may report health.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportScope {
+    /// The Gateways and instances under which its reports are kept. A process of this machine may report for a Gateway.
+    pub membership: Membership,
+    /// The views whose clusters it may report about; `None` are all of them.
+    pub views: Option<Vec<View>>,
 }
 
 /// One view for all nodes.

@@ -45,6 +45,11 @@ pub fn node_owner(name: &str) -> Option<&str> {
     Some(if has_several { several } else { owner })
 }
 
+/// Whether a node of that name is an Envoy of a Gateway.
+pub(crate) fn is_of_gateway(name: &str) -> bool {
+    node_owner(name).is_some_and(|owner| owner.starts_with(GATEWAY))
+}
+
 /// The owner of the nodes of a certificate that names these instances.
 pub(crate) fn owner_of_instances(names: &BTreeSet<String>) -> &str {
     let mut all = names.iter();
@@ -81,6 +86,8 @@ mod tests {
             (Membership::Local, "envoy-0", "envoy-0", None),
             (Membership::Free, "a/envoy-0", "/a/envoy-0", None),
             (Membership::Free, "/envoy-0", "//envoy-0", None),
+            (Membership::Free, "gateway:a", "gateway:a", None),
+            (Membership::Free, "gateway:a/b/envoy-0", "/gateway:a/b/envoy-0", None),
             (instances(&["a"]), "envoy-0", "a/envoy-0", Some("a")),
             (instances(&["a"]), "b/envoy-0", "a/b/envoy-0", Some("a")),
             (instances(&["a", "b"]), "envoy-0", "a+b/envoy-0", Some("+")),
@@ -99,6 +106,7 @@ mod tests {
         for (membership, id, name, owner) in &table {
             assert_eq!(node_name(membership, id), *name, "{membership:?} {id}");
             assert_eq!(node_owner(name), *owner, "{name}");
+            assert_eq!(is_of_gateway(name), matches!(membership, Membership::Bound(_)), "{name}");
             if let Membership::Instances(names) = membership {
                 assert_eq!(Some(owner_of_instances(names)), *owner, "{name}");
             }

@@ -125,7 +125,8 @@ pub(super) fn upstream_status() -> Value {
             "conditions": {
                 "type": "array",
                 "description": "`Accepted`: the object is valid. `ResolvedRefs`: everything that it refers to is there, and can be used. \
-                    `Ready`: a Gateway that is `Programmed` leads requests there; the message names such Gateways.",
+                    `Ready`: a Gateway that is `Programmed` leads requests there; the message names such Gateways, and servers that their \
+                    Envoys find unhealthy. False if each of them reports and none finds a healthy one.",
                 "maxItems": 8,
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],

@@ -83,6 +83,15 @@ impl Finding {
         Self { kind, status, reason: reason.to_owned(), message: super::sanitize(&message.into()) }
     }
 
+    /// The same with more words at the end of its message.
+    pub(super) fn with(self, more: &str) -> Self {
+        if more.is_empty() {
+            self
+        } else {
+            Self { message: super::sanitize(&format!("{}{more}", self.message)), ..self }
+        }
+    }
+
     /// The condition at `now`. Its time is that of the condition before if `status` has not changed since.
     pub(super) fn stamp(self, generation: Option<i64>, before: &[Condition], now: &Timestamp) -> Condition {
         let before = before.iter().find(|one| one.kind == self.kind && one.status == self.status);

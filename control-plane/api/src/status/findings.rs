@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::condition::Finding;
-use super::{Acceptance, ConditionType, Gateway, GatewayProgress, Health, Served, State, StatusInput, UnhealthyServer};
+use super::{
+    Acceptance, ConditionType, Gateway, GatewayProgress, Health, Served, State, StatusInput, UnhealthyServer,
+    gateway_health, unhealthy_at,
+};
 use crate::kind::PolicyKind;
 
 /// Whether every gateway that is connected has acknowledged what the object says.
@@ -106,12 +109,18 @@ pub fn accepted(
 }
 
 /// Whether every gateway that reports has a healthy endpoint: among all servers ([`Gateway::health`]), and in the subset of each
-/// policy that has one ([`Gateway::lost_subsets`]).
+/// policy that has one ([`Gateway::lost_subsets`]). Envoys of Gateways decide about what no other one has.
 pub(super) fn ready_finding(seen: &StatusInput<'_>) -> Finding {
-    let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
     if seen.served == Served::Nothing {
-        return finding(State::False, "NotAccepted", "it is not served, because it is not accepted".to_owned());
+        let message = "it is not served, because it is not accepted";
+        return Finding::new(ConditionType::Ready, State::False, "NotAccepted", message);
     }
+    let alone = seen.gateways.is_empty().then(|| gateway_health::ready_finding(&seen.at_gateways)).flatten();
+    alone.unwrap_or_else(|| own_ready_finding(seen).with(&unhealthy_at(&seen.at_gateways)))
+}
+
+fn own_ready_finding(seen: &StatusInput<'_>) -> Finding {
+    let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
     let reports: Vec<(&str, &Health)> =
         seen.gateways.iter().filter_map(|one| one.health.as_ref().map(|health| (one.name, health))).collect();
     if reports.is_empty() {
@@ -190,7 +199,7 @@ fn named(before: &str, gateways: &[Gateway<'_>], reporting: usize) -> String {
 const MAX_NAMES: usize = 4;
 
 /// The first names, and how many there are beside them: `a, b and 3 more`.
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     let named: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
     match names.len().checked_sub(named.len()) {
@@ -200,6 +209,6 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// `1 gateway`, `2 gateways`.
-fn many(count: usize, thing: &str) -> String {
+pub(super) fn many(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DiscoveryFacts, LimitFacts, ShadowFacts, Timestamp, TokenKeysFacts};
+use super::{DiscoveryFacts, GatewayHealth, LimitFacts, ShadowFacts, Timestamp, TokenKeysFacts};
 use crate::kind::PolicyKind;
 
 /// The facts about an `UpstreamCluster` at one time.
@@ -16,8 +16,10 @@ pub struct StatusInput<'a> {
     pub served: Served,
     /// A hash of what is served, the same at every replica of the control plane; empty if nothing is.
     pub content_hash: &'a str,
-    /// Every gateway that is known to live.
+    /// Every gateway that is known to live, and belongs to no Gateway.
     pub gateways: Vec<Gateway<'a>>,
+    /// Gateways of the Gateway API at which it is, as their Envoys find its servers.
+    pub at_gateways: Vec<GatewayHealth>,
     /// The source of discovered servers, if it has one.
     pub discovery: Option<DiscoveryFacts>,
     /// Reports about its shadow, if it has one.

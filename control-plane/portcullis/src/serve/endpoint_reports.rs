@@ -182,7 +182,8 @@ impl<'a> ReportedPools<'a> {
     }
 }
 
-fn health_of(seen: &Endpoints) -> Health {
+/// The health of a pool, as status has it.
+pub(super) fn health_of(seen: &Endpoints) -> Health {
     let server = |one: &portcullis_xds::UnhealthyServer| UnhealthyServer {
         server: one.server.clone(),
         reason: one.reason.as_str().to_owned(),

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
-use portcullis_xds::{Membership, NodeInfo, StreamGuard, Unserved, View, Views};
+use portcullis_xds::{Membership, NodeInfo, ReportScope, StreamGuard, Unserved, View, Views};
 use tokio::sync::watch;
 
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
@@ -91,15 +91,23 @@ impl Views for FilterViews {
     }
 
     /// Names of statistics are the same for all builds of the filter: the views of the module have all of them.
-    fn reported(&self, membership: &Membership) -> Option<Vec<View>> {
-        match membership {
+    fn reported(&self, node: &NodeInfo) -> Result<ReportScope, Unserved> {
+        if let Some(gateway) = claimed(node)? {
+            let membership = match &node.membership {
+                Membership::Local => Membership::Bound([gateway.to_string()].into()),
+                of_certificate => of_certificate.clone(),
+            };
+            return Ok(ReportScope { membership, views: Some(vec![gateway_view(&gateway)]) });
+        }
+        let views = match &node.membership {
             Membership::Local => None,
             Membership::Free => Some(vec![View(None)]),
             Membership::Bound(_) => Some(Vec::new()),
             Membership::Instances(names) => {
                 Some(names.iter().map(|name| instance_view(name, FilterBuild::Module)).collect())
             }
-        }
+        };
+        Ok(ReportScope { membership: node.membership.clone(), views })
     }
 }
 
@@ -185,6 +193,40 @@ mod tests {
         }
         let silent = NodeInfo { membership: membership(), ..node(&[(NODE_CONFIG_VERSION, &version)]) };
         assert!(matches!(views.view(&silent), Err(Unserved::Foreign(_))), "not the keys of all");
+    }
+
+    #[test]
+    fn agent_reports_about_the_view_of_its_own_envoy() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let bound = |names: &[&str]| Membership::Bound(set(names));
+        let instances = Membership::Instances(set(&["a"]));
+        let view = |name: &str| View(Some(name.to_owned()));
+        let edge = || Some(vec![view("gateway/infra/edge")]);
+        for (gateway, membership, expected) in [
+            (None, Membership::Local, Some((Membership::Local, None))),
+            (None, Membership::Free, Some((Membership::Free, Some(vec![View(None)])))),
+            (None, instances.clone(), Some((instances.clone(), Some(vec![view("instance/a")])))),
+            (Some("infra/edge"), bound(&["infra/edge"]), Some((bound(&["infra/edge"]), edge()))),
+            (
+                Some("infra/edge"),
+                bound(&["infra/edge", "team/own"]),
+                Some((bound(&["infra/edge", "team/own"]), edge())),
+            ),
+            (Some("infra/edge"), Membership::Local, Some((bound(&["infra/edge"]), edge()))),
+            // Another one's, or none that can be.
+            (Some("team/own"), bound(&["infra/edge"]), None),
+            (None, bound(&["infra/edge"]), None),
+            (None, bound(&[]), None),
+            (Some("infra/edge"), Membership::Free, None),
+            (Some("infra/edge"), instances, None),
+            (Some("edge"), Membership::Local, None),
+        ] {
+            let metadata: Vec<(&str, &str)> = gateway.map(|named| (NODE_GATEWAY, named)).into_iter().collect();
+            let node = NodeInfo { membership: membership.clone(), ..node(&metadata) };
+            let found = FilterViews::default().reported(&node).ok();
+            let found = found.map(|scope| (scope.membership, scope.views));
+            assert_eq!(found, expected, "{gateway:?} {membership:?}");
+        }
     }
 
     #[test]

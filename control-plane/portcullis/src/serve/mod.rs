@@ -12,7 +12,7 @@
 //! | divide clusters among instances, each with Envoys of its own | `instance_views` |
 //! | serve the snapshot to each Envoy, by its Gateway, its instance or the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
-//! | judge the objects by what the gateways report | `status_observer`, `object_statuses`, `gateway_states`, `endpoint_reports`, `instance_status` |
+//! | judge the objects by what the gateways report | `status_observer`, `object_statuses`, `gateway_states`, `endpoint_reports`, `gateway_health`, `instance_status` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
 //! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
@@ -33,6 +33,7 @@ mod explained_diagnoses;
 mod filter_views;
 pub(crate) mod fleet;
 mod gateway_api;
+mod gateway_health;
 mod gateway_states;
 mod gateway_views;
 #[cfg(test)]

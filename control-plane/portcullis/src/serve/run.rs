@@ -18,6 +18,7 @@ use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::{Fleet, ServedObjects};
 use super::gateway_api::GatewayApi;
+use super::gateway_health;
 use super::gateway_views::{GatewayEnvoys, GatewayLink};
 use super::http::{AllowedHosts, Probes, router};
 use super::limit_reports::LimitReports;
@@ -122,6 +123,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         instances: instances.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
+        gateway_health_pace: gateway_health::PACE,
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
         answers: discovery.answers.clone(),
         shadows: Arc::clone(&shadows),
@@ -141,6 +143,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             let (diagnoses, statuses) = (diagnoses.clone(), source.statuses.clone());
             let (access, settings) = (access.clone(), source.settings.clone());
             let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
+            let envoys = envoys.with_reports(Arc::clone(&health));
             gateways = link;
             let (policies, instances, leads) = (source.policies.clone(), instances.clone(), leads.clone());
             let api = GatewayApi {

@@ -282,11 +282,6 @@ impl Admission {
     /// The name of the node of an id. Refuses one that the peer may not be, or that is longer than `most` bytes.
     pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<String, Status> {
         self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
-        // Its Envoy is a tenant's, and has no clusters of its own to report about.
-        if let Membership::Bound(_) = self.peer().membership() {
-            self.rejected(Rejection::Node);
-            return Err(Status::permission_denied("an Envoy of a Gateway reports nothing"));
-        }
         if id.is_empty() || id.len() > most {
             return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));
         }

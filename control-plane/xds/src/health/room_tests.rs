@@ -1,10 +1,11 @@
 //! The bounds of what is kept of reports.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::health_room::{ENTRY, MAX_NODES_OF_INSTANCE, SHARES};
-use super::{AckState, AckStates, Endpoints, HealthRegistry, UnhealthyReason, UnhealthyServer};
+use super::health_room::{ENTRY, MAX_NODES_OF_INSTANCE, OF_GATEWAYS, SHARES};
+use super::{AckState, AckStates, Endpoints, HealthRegistry, HealthReport, UnhealthyReason, UnhealthyServer};
 
 /// The endpoints of so many clusters, each with a server of a long name.
 fn seen(count: usize) -> BTreeMap<String, Endpoints> {
@@ -26,8 +27,12 @@ fn flood(registry: &HealthRegistry, instance: &str, at: Instant) {
 }
 
 fn kept(registry: &HealthRegistry, at: Instant) -> usize {
+    bytes(&registry.reports(at))
+}
+
+fn bytes(reports: &BTreeMap<String, Arc<HealthReport>>) -> usize {
     let weight = |seen: &Endpoints| ENTRY + 200 * seen.unhealthy.len();
-    registry.reports(at).values().flat_map(|report| report.clusters.values()).map(weight).sum()
+    reports.values().flat_map(|report| report.clusters.values()).map(weight).sum()
 }
 
 /// The endpoints of a cluster as a node sees them.
@@ -48,6 +53,30 @@ fn bytes_of_an_instance_are_bounded_and_others_have_theirs() {
     let later = now + HealthRegistry::MAX_AGE + Duration::from_secs(1);
     registry.record("a/0", seen(20_000), later);
     assert_eq!(registry.reporting(later), ["a/0"]);
+}
+
+#[test]
+fn reports_of_gateways_take_no_room_of_others() {
+    let (registry, now) = (HealthRegistry::default(), Instant::now());
+    let node = |namespace: &str, number: usize| format!("gateway:{namespace}/edge/{number}");
+    let shares = &OF_GATEWAYS.shares;
+    (0..200).for_each(|number| registry.record(&node("a", number), seen(200), now));
+    let of_one = registry.gateway_reports(now);
+    assert!(of_one.len() <= OF_GATEWAYS.of_one && bytes(&of_one) <= shares.most, "{}", of_one.len());
+    for namespace in (0..80).map(|number| format!("n{number}")) {
+        (0..20).for_each(|number| registry.record(&node(&namespace, number), seen(200), now));
+    }
+    assert!(bytes(&registry.gateway_reports(now)) <= shares.rest + 81 * shares.own);
+    registry.record(&node("quiet", 0), seen(100), now);
+    let quiet = registry.gateway_reports(now)[&node("quiet", 0)].clusters[&format!("{:0100}", 7)].clone();
+    assert_eq!(quiet.unhealthy.len(), 1, "its own part is left");
+    (0..200).for_each(|number| registry.record(&node(&format!("late{number}"), 0), seen(1), now));
+    let owners: std::collections::BTreeSet<_> =
+        registry.gateway_reports(now).into_keys().filter_map(|name| Some(name.split_once('/')?.0.to_owned())).collect();
+    assert!(owners.len() <= 100, "{}", owners.len());
+    registry.record("i/0", seen(1_000), now);
+    registry.record("free", seen(1_000), now);
+    assert_eq!(["i/0", "free"].map(|node| seen_by(&registry, node, 7, now).unhealthy.len()), [1, 1]);
 }
 
 #[test]

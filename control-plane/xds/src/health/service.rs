@@ -22,8 +22,10 @@ use super::answer_turns::AnswerTurns;
 use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
 use crate::admission::{Admission, QueuedResponse, ResponseRoom, ResponseStream};
 use crate::bounded_message::FieldBounds;
+use crate::limits::Rejection;
 use crate::message_reader::MessageReader;
-use crate::node::{View, Views};
+use crate::node::{NodeInfo, Unserved, View, Views};
+use crate::node_name::{is_of_gateway, node_name};
 use crate::registry::Registry;
 use crate::service_frame::{ReadyService, ServiceFrame, answer_of};
 use crate::snapshot::Snapshot;
@@ -94,14 +96,14 @@ impl HealthStreams {
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
         let answers = ResponseStream::new(receiver, Arc::clone(&admission));
         let (named, name) = watch::channel(String::new());
-        let reported = self.views.reported(&admission.peer().membership());
         let mut answer_sender = AnswerSender::new(
             Arc::clone(&self.nodes),
             self.snapshots.clone(),
             Arc::clone(&self.turns),
             Arc::clone(&admission),
         );
-        let stream = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named, reported };
+        let (snapshots, views) = (self.snapshots.clone(), Arc::clone(&self.views));
+        let stream = HealthStream { registry, snapshots, admission, named, views };
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = stream.listen(messages) => ended,
@@ -123,10 +125,17 @@ pub(super) struct HealthStream {
     pub(super) registry: Arc<HealthRegistry>,
     pub(super) snapshots: Snapshots,
     pub(super) admission: Arc<Admission>,
-    /// The node's name, once it is known.
+    /// The node's name, once it is known, if it belongs to no Gateway.
     pub(super) named: watch::Sender<String>,
+    pub(super) views: Arc<dyn Views>,
+}
+
+/// The node of a stream.
+#[derive(PartialEq, Eq)]
+struct ReportingNode {
+    name: String,
     /// The views about whose clusters it may report; `None` are all.
-    pub(super) reported: Option<Vec<View>>,
+    views: Option<Vec<View>>,
 }
 
 impl HealthStream {
@@ -142,15 +151,21 @@ impl HealthStream {
         };
         let node = self.node(first)?;
         self.admission.admit();
-        self.named.send_replace(node.clone());
+        // What an Envoy of a Gateway has acknowledged is no other replica's matter.
+        let repeats = !is_of_gateway(&node.name);
+        if repeats {
+            self.named.send_replace(node.name.clone());
+        }
         while let Some(Ok(message)) = messages.next().await {
             match message.request_type {
                 Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
                 Some(RequestType::EndpointHealthResponse(report)) => {
                     let start = Instant::now();
-                    let counts = self.read(&report);
-                    self.registry.record_within(&node, counts, self.reported.clone(), start);
-                    self.registry.answered(&node, self.answers(&report));
+                    let views = node.views.as_deref();
+                    self.registry.record_within(&node.name, self.read(&report, views), node.views.clone(), start);
+                    if repeats {
+                        self.registry.answered(&node.name, self.answers(&report, views));
+                    }
                     drop(report);
                     let rest: Duration = self.admission.worked(start.elapsed());
                     tokio::time::sleep(limits.report_pause.max(rest)).await;
@@ -161,29 +176,34 @@ impl HealthStream {
         Ok(())
     }
 
-    fn is_still(&self, node: &str, again: HealthCheckRequest) -> Result<(), Status> {
-        let is_same = self.node(again)? == node;
+    fn is_still(&self, node: &ReportingNode, again: HealthCheckRequest) -> Result<(), Status> {
+        let is_same = self.node(again)? == *node;
         is_same.then_some(()).ok_or_else(|| Status::invalid_argument("the node id changed within a stream"))
     }
 
-    /// The name of a request's node, if the peer may be that node.
-    fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
-        let id = request.node.map(|node| node.id).unwrap_or_default();
-        self.admission.check_node(&id, MAX_NAME_LENGTH)
+    /// The node of a request, if the peer may be that node and report.
+    fn node(&self, request: HealthCheckRequest) -> Result<ReportingNode, Status> {
+        let node = request.node.unwrap_or_default();
+        self.admission.check_node(&node.id, MAX_NAME_LENGTH)?;
+        let info = NodeInfo::of(&node, self.admission.peer().membership());
+        let scope = self.views.reported(&info).map_err(|(Unserved::Frozen(why) | Unserved::Foreign(why))| {
+            self.admission.rejected(Rejection::Node);
+            Status::permission_denied(why)
+        })?;
+        Ok(ReportingNode { name: node_name(&scope.membership, &info.id), views: scope.views })
     }
 
-    fn answers(&self, report: &EndpointHealthResponse) -> AckStates {
+    fn answers(&self, report: &EndpointHealthResponse, views: Option<&[View]>) -> AckStates {
         let served = self.snapshots.borrow().clone();
-        let views = self.reported.as_deref();
         let is_known = |served: &Snapshot, owner: &str| served.within(views).any(|view| view.has_owner(owner));
         served.map(|served| acknowledgements::read(report, |owner| is_known(&served, owner))).unwrap_or_default()
     }
 
-    /// Counts the endpoints of each cluster that is served to gateways like this one.
-    pub(super) fn read(&self, report: &EndpointHealthResponse) -> BTreeMap<String, Endpoints> {
+    /// Counts the endpoints of each cluster of these views.
+    pub(super) fn read(&self, report: &EndpointHealthResponse, views: Option<&[View]>) -> BTreeMap<String, Endpoints> {
         let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
         let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS + MAX_ENTRIES);
-        let is_known = |name: &str| served.within(self.reported.as_deref()).any(|view| view.has_cluster(name));
+        let is_known = |name: &str| served.within(views).any(|view| view.has_cluster(name));
         let known = clusters.filter(|cluster| is_known(&cluster.cluster_name));
         let mut room = MAX_NAMED_SERVERS;
         known.map(|cluster| (cluster.cluster_name.clone(), count(cluster, &mut room))).collect()

@@ -9,16 +9,23 @@ use envoy_types::pb::envoy::service::health::v3::{
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
-use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
+use envoy_types::pb::envoy::service::health::v3::{
+    HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse, HealthCheckSpecifier,
+};
 use futures_util::stream;
 use tokio::sync::watch;
 
+use super::acknowledgements::{entries, repeated};
 use super::service::HealthStream;
-use super::{AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
+use super::{
+    AckState, AckStates, Endpoints, HealthRegistry, HealthReport, MAX_UNHEALTHY_SERVERS, UnhealthyReason,
+    UnhealthyServer,
+};
 use crate::admission::Admission;
 use crate::kind::CDS;
 use crate::limits::Limits;
-use crate::node::View;
+use crate::membership::Membership;
+use crate::node::{NodeInfo, OneView, ReportScope, Unserved, View, Views};
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 
@@ -33,7 +40,7 @@ fn stream_for(clusters: &[&str]) -> HealthStream {
         snapshots,
         admission: Admission::local(limits),
         named: watch::Sender::default(),
-        reported: None,
+        views: Arc::new(OneView),
     }
 }
 
@@ -122,7 +129,7 @@ fn endpoints_that_may_get_requests_are_healthy() {
     };
     let report =
         EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster("b")], ..Default::default() };
-    let counted = stream_for(&["a", "c"]).read(&report);
+    let counted = stream_for(&["a", "c"]).read(&report, None);
     assert_eq!(counted, BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6, unhealthy: Vec::new() })]));
 }
 
@@ -139,7 +146,7 @@ fn unhealthy_servers_are_named_and_counted() {
         let locality_endpoints_health = vec![LocalityEndpointsHealth { locality: None, endpoints_health }];
         let cluster = ClusterEndpointsHealth { cluster_name: "a".to_owned(), locality_endpoints_health };
         let report = EndpointHealthResponse { cluster_endpoints_health: vec![cluster], ..Default::default() };
-        stream_for(&["a"]).read(&report).remove("a").unwrap()
+        stream_for(&["a"]).read(&report, None).remove("a").unwrap()
     };
     let named = [one("10.0.0.1:6443"), one("[fd00::1]:6443"), one("api.example.com:443")];
     assert_eq!(read(&named), Endpoints { healthy: 1, total: 4, unhealthy: named.to_vec() });
@@ -183,15 +190,52 @@ async fn report_counts_for_the_node_that_was_named_before_it() {
     }
 }
 
+/// Each Gateway has a view of its name. Nodes that belong to none may not report.
+struct ViewsOfGateways;
+
+impl Views for ViewsOfGateways {
+    fn view(&self, _: &NodeInfo) -> Result<View, Unserved> {
+        Ok(View::default())
+    }
+
+    fn reported(&self, node: &NodeInfo) -> Result<ReportScope, Unserved> {
+        let Membership::Bound(gateways) = &node.membership else { return Err(Unserved::Foreign("no".to_owned())) };
+        let views = gateways.iter().map(|one| View(Some(format!("gateway/{one}"))));
+        Ok(ReportScope { membership: node.membership.clone(), views: Some(views.collect()) })
+    }
+}
+
 #[tokio::test]
-async fn envoy_of_a_gateway_reports_no_health() {
-    let names = ["one", "edge.infra.gateway.portcullis.dev"];
-    let stream = HealthStream { admission: Admission::of_certificate(&names, Limits::default()), ..stream_for(&["a"]) };
-    let messages = [introduction("one"), report()]
-        .map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
-    let ended = stream.listen(stream::iter(messages)).await;
-    assert_eq!(ended.unwrap_err().code(), tonic::Code::PermissionDenied);
-    assert!(stream.registry.reporting(Instant::now()).is_empty());
+async fn envoy_of_a_gateway_reports_about_its_view_alone() {
+    let cluster = |name: &str| (CDS.to_owned(), name.to_owned(), Resource::new(Vec::new()).owned_by("a.test"));
+    let views = [("infra/edge", "a"), ("infra/other", "b")]
+        .map(|(gateway, name)| (format!("gateway/{gateway}"), Snapshot::new([cluster(name)])));
+    let served = Arc::new(Snapshot::new([cluster("none")]).with_views(views));
+    let named = |name: &str| ClusterEndpointsHealth { cluster_name: name.to_owned(), ..Default::default() };
+    let acknowledged = AckStates::from([(("a.test".to_owned(), "1".to_owned()), AckState::Acknowledged)]);
+    let sent = HealthCheckSpecifier { cluster_health_checks: entries(&acknowledged), ..Default::default() };
+    let cluster_endpoints_health = ["a", "b", "none"].map(named).into_iter().chain(repeated(sent)).collect();
+    let report = EndpointHealthResponse { cluster_endpoints_health, ..Default::default() };
+    for (names, code) in
+        [(&["one", "edge.infra.gateway.portcullis.dev"][..], None), (&["one"], Some(tonic::Code::PermissionDenied))]
+    {
+        let (_, snapshots) = watch::channel(Some(Arc::clone(&served)));
+        let limits = Limits { report_pause: Duration::ZERO, ..Limits::default() };
+        let admission = Admission::of_certificate(names, limits);
+        let stream = HealthStream { snapshots, admission, views: Arc::new(ViewsOfGateways), ..stream_for(&[]) };
+        let messages = [introduction("one"), RequestType::EndpointHealthResponse(report.clone())]
+            .map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
+        let ended = stream.listen(stream::iter(messages)).await;
+        assert_eq!(ended.err().map(|status| status.code()), code, "{names:?}");
+        let now = Instant::now();
+        let kept = stream.registry.gateway_reports(now);
+        let of = |report: &HealthReport| (report.clusters.keys().cloned().collect::<Vec<_>>(), report.answers.len());
+        let kept: Vec<_> = kept.iter().map(|(node, report)| (node.as_str(), of(report))).collect();
+        let expected = ("gateway:infra/edge/one", (vec!["a".to_owned()], 0));
+        assert_eq!(kept, if code.is_none() { vec![expected] } else { Vec::new() });
+        assert!(stream.registry.reports(now).is_empty(), "no other Envoy reports");
+        assert_eq!(*stream.named.borrow(), "", "nothing is repeated to other replicas");
+    }
 }
 
 #[tokio::test]
@@ -213,8 +257,9 @@ async fn envoy_of_an_instance_reports_about_its_view_alone() {
         (Some(vec![]), &[]),
     ] {
         let (_, snapshots) = watch::channel(Some(Arc::clone(&served)));
-        let stream = HealthStream { snapshots, reported: reported.clone(), ..stream_for(&[]) };
-        assert_eq!(stream.read(&report).into_keys().collect::<Vec<_>>(), expected, "{reported:?}");
+        let stream = HealthStream { snapshots, ..stream_for(&[]) };
+        let read = stream.read(&report, reported.as_deref());
+        assert_eq!(read.into_keys().collect::<Vec<_>>(), expected, "{reported:?}");
     }
 }
 

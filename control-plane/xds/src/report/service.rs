@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 use super::{GatewayReport, ReportSink, UnreadableReport};
 use crate::admission::{Admission, QueuedResponse, ResponseRoom, ResponseStream, admission};
 use crate::limits::Rejection;
+use crate::membership::Membership;
 use crate::message_reader::MessageReader;
 use crate::service_frame::{ReadyService, ServiceFrame, answer_of};
 use crate::snapshot::Snapshot;
@@ -147,6 +148,11 @@ impl GatewayStream {
     /// The node of the first message, if the peer may be that node.
     fn node(&self, id: String) -> Result<ReportingNode, Status> {
         let name = self.admission.check_node(&id, MAX_NODE)?;
+        // Activity and use of limits are counted by cluster, whichever Envoy reports them, and this one may be a tenant's.
+        if let Membership::Bound(_) = self.admission.peer().membership() {
+            self.admission.rejected(Rejection::Node);
+            return Err(Status::permission_denied("an Envoy of a Gateway reports health alone"));
+        }
         Ok(ReportingNode { id, name })
     }
 

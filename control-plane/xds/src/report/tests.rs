@@ -102,7 +102,7 @@ async fn exchange_takes_one_report_of_limits_alone() {
 }
 
 #[tokio::test]
-async fn envoy_of_a_gateway_reports_nothing() {
+async fn envoy_of_a_gateway_reports_no_activity_and_no_use() {
     let of_gateway = ["one", "edge.infra.gateway.portcullis.dev"];
     for (names, expected) in [(&of_gateway[..1], None), (&of_gateway[..], Some(Code::PermissionDenied))] {
         let witness = Arc::new(Witness::default());

@@ -1,5 +1,5 @@
 //! Reports to the control planes: of endpoint health, from Envoy's statistics (how many endpoints are healthy, and which are not),
-//! and of the filter's activity, with the requests in flight at each server.
+//! and of the filter's activity, with the requests in flight at each server. Of an Envoy of a Gateway health alone.
 
 mod activity;
 mod clusters_page;
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
+use portcullis_filter_config::NODE_GATEWAY;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -47,6 +50,13 @@ struct ReportInputs {
     heard: send::HeardChannel,
     /// When that changes.
     news: watch::Receiver<send::ByPeer>,
+    /// The filter's part; none of an Envoy of a Gateway.
+    filter: Option<FilterInputs>,
+}
+
+/// The inputs of the reports about the filter.
+#[derive(Clone)]
+struct FilterInputs {
     /// The newest page of the filter's activity.
     pages: watch::Receiver<activity::Page>,
     /// The use of limits that gateways share, and the way back of their parts.
@@ -62,15 +72,13 @@ pub(super) fn start(admin: Admin, source: ActivitySource, limits: LimitsState, a
     let (page_sender, pages) = watch::channel(None);
     let (use_sender, uses) = watch::channel(Bytes::new());
     let (answer_sender, answers) = mpsc::channel(CONTROL_PLANES);
-    let reports = ReportInputs { found, heard, news, pages, limits: (uses, answer_sender) };
+    // Control planes take it from other Envoys alone.
+    let filter = arguments.gateway.is_none().then_some(FilterInputs { pages, limits: (uses, answer_sender) });
+    let reports = ReportInputs { found, heard, news, filter };
     tokio::spawn(limits::follow(source.clone(), use_sender, answers, limits));
     tokio::spawn(ask(admin, sender));
     tokio::spawn(activity::read(source, admin, page_sender));
-    // One of a Gateway has no clusters of its own to report about, and control planes take no reports from it.
-    if arguments.gateway.is_some() {
-        return;
-    }
-    let node = Node { id: arguments.node_id.clone(), ..Node::default() };
+    let node = node(arguments);
     for socket in &arguments.xds_socket {
         tokio::spawn(send::report_to(ControlPlane::Local(socket.clone()), node.clone(), reports.clone()));
     }
@@ -89,6 +97,15 @@ pub(super) fn start(admin: Admin, source: ActivitySource, limits: LimitsState, a
         };
         tokio::spawn(send::follow(host, reach, node.clone(), reports.clone()));
     }
+}
+
+/// The node of the reports, with the Gateway that it belongs to.
+fn node(arguments: &Bootstrap) -> Node {
+    let metadata = arguments.gateway.as_ref().map(|gateway| {
+        let value = Value { kind: Some(Kind::StringValue(gateway.clone())) };
+        Struct { fields: [(NODE_GATEWAY.to_owned(), value)].into() }
+    });
+    Node { id: arguments.node_id.clone(), metadata, ..Node::default() }
 }
 
 async fn ask(admin: Admin, reports: watch::Sender<HealthReport>) {

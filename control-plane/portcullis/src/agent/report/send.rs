@@ -26,7 +26,7 @@ use tonic::transport::Endpoint;
 use super::activity;
 use super::limits;
 use super::network::Network;
-use super::{HealthReport, ReportInputs};
+use super::{FilterInputs, HealthReport, ReportInputs};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -105,7 +105,10 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Ends without an error when there will be no more reports.
 async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut ReportInputs) -> Result<(), ReportError> {
     let channel = peer.connect().await?;
-    let (name, pages, (uses, answers)) = (peer.display(), reports.pages.clone(), reports.limits.clone());
+    let Some(FilterInputs { pages, limits: (uses, answers) }) = reports.filter.clone() else {
+        return stream_health(channel, peer, node, reports).await;
+    };
+    let name = peer.display();
     tokio::select! {
         ended = stream_health(channel.clone(), peer, node, reports) => ended,
         never = activity::report_on(channel.clone(), &node.id, pages, &name) => match never {},

@@ -34,6 +34,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::gateway_health::HealthAtGateways;
 use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
 use super::instance_views::InstanceStates;
 use super::metrics::ControlPlaneMetrics;
@@ -63,6 +64,7 @@ pub(super) struct GatewayApiVerdicts {
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
     programmed_states: BTreeMap<ObjectName, ProgrammedState>,
+    health: Arc<HealthAtGateways>,
     closed_listeners: Arc<ClosedListeners>,
     closures: Arc<RouteClosures>,
 }
@@ -82,6 +84,7 @@ impl GatewayApiVerdicts {
             attached: &self.attached,
             uids: &self.uids,
             programmed_states: &self.programmed_states,
+            health: &self.health,
             closed_listeners: &self.closed_listeners,
             closures: &self.closures,
         }
@@ -191,6 +194,7 @@ impl GatewayApi {
                 uids.get(&ObjectKey { kind, namespace, name }).cloned()
             };
             let programmed_states = self.envoys.programmed_states(&attached, uid);
+            let health = self.envoys.health(Instant::now().into_std());
             let GatewayRefusals { listeners: closed_listeners, routes: closures, .. } = self.envoys.refusals();
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
@@ -199,6 +203,7 @@ impl GatewayApi {
                 uids,
                 supported: supported.clone(),
                 programmed_states,
+                health,
                 closed_listeners,
                 closures,
             };

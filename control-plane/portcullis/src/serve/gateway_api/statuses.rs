@@ -11,6 +11,7 @@ use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
+use super::super::gateway_health::HealthAtGateways;
 use super::super::gateway_views::{ClosedListeners, ProgrammedState};
 use super::programmed::Programmed;
 use super::upstream_status;
@@ -24,6 +25,8 @@ pub(super) struct Judged<'a> {
     pub(super) attached: &'a Attached,
     pub(super) uids: &'a JudgedUids,
     pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
+    /// The health of servers at Gateways.
+    pub(super) health: &'a HealthAtGateways,
     pub(super) closed_listeners: &'a ClosedListeners,
     pub(super) closures: &'a RouteClosures,
 }
@@ -60,7 +63,7 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmed_states, .. } = judged;
+    let Judged { attached, uids, programmed_states, health, .. } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
     let served = judged.served();
     let classes = attached.classes.iter().filter_map(move |class| {
@@ -88,7 +91,7 @@ pub(super) fn statuses<'a>(
     let upstreams = attached.upstreams.iter().filter_map(move |upstream| {
         let key = key(WatchedKind::KubernetesUpstream, &upstream.name);
         let stored = status(&key)?;
-        let verdicts = upstream_status::conditions(upstream, &led_by, programmed_states);
+        let verdicts = upstream_status::conditions(upstream, &led_by, programmed_states, health);
         let generations = ObjectGenerations { judged: upstream.generation, newest: stored.generation };
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
@@ -203,9 +206,11 @@ mod tests {
 
     fn no_envoy<'a>(attached: &'a Attached, uids: &'a JudgedUids) -> Judged<'a> {
         static NONE: BTreeMap<ObjectName, ProgrammedState> = BTreeMap::new();
+        static NO_REPORT: HealthAtGateways = HealthAtGateways::new();
         static OPEN: ClosedListeners = ClosedListeners::new();
         static NO_CLOSURE: RouteClosures = RouteClosures::new();
-        Judged { attached, uids, programmed_states: &NONE, closed_listeners: &OPEN, closures: &NO_CLOSURE }
+        let (programmed_states, health, closed_listeners) = (&NONE, &NO_REPORT, &OPEN);
+        Judged { attached, uids, programmed_states, health, closed_listeners, closures: &NO_CLOSURE }
     }
 
     fn one_stored(status: Value) -> StoredStatus {

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_api::status::unhealthy_at;
 use portcullis_api::upstream_key;
 use portcullis_attach::{ConditionVerdict, ListenerRole, ObjectName, ServedBackend, ServedGateway, UpstreamVerdict};
 
+use super::super::gateway_health::HealthAtGateways;
 use super::super::gateway_views::ProgrammedState;
 
 /// The most Gateways that a message names.
@@ -30,11 +32,13 @@ pub(super) fn led_by(served: &[Arc<ServedGateway>]) -> LedBy<'_> {
     led_by
 }
 
-/// The conditions of an upstream, with `Ready`.
+/// The conditions of an upstream, with `Ready`. One Gateway that finds a healthy server, or says nothing, is enough: others may be of
+/// other tenants, and say what they like.
 pub(super) fn conditions(
     upstream: &UpstreamVerdict,
     led_by: &LedBy<'_>,
     programmed_states: &BTreeMap<ObjectName, ProgrammedState>,
+    health: &HealthAtGateways,
 ) -> Vec<ConditionVerdict> {
     let is_programmed =
         |gateway: &ObjectName| matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)));
@@ -42,13 +46,24 @@ pub(super) fn conditions(
     let gateways = led_by.get(key.as_str());
     let ready = gateways.into_iter().flatten().copied().filter(|gateway| is_programmed(gateway));
     let ready: Vec<&ObjectName> = ready.collect();
+    let names: BTreeSet<String> = ready.iter().map(ToString::to_string).collect();
+    let found: Vec<_> =
+        health.get(&key).into_iter().flatten().filter(|one| names.contains(one.name())).cloned().collect();
+    let dead = found.iter().filter(|one| one.is_dead()).count();
     let (status, reason, message) = match gateways {
         _ if upstream.conditions.iter().any(|one| !one.status) => (false, "Invalid", "it cannot be used".to_owned()),
         None => (false, "NoRoute", "no accepted HTTPRoute leads there at a Gateway".to_owned()),
         Some(gateways) if ready.is_empty() => {
             (false, "Pending", format!("not programmed yet: {}", named(gateways.iter().copied())))
         }
-        Some(_) => (true, "Ready", format!("served at Gateways {}", named(ready.into_iter()))),
+        Some(_) => {
+            let (at, unhealthy) = (named(ready.iter().copied()), unhealthy_at(&found));
+            if dead == ready.len() {
+                (false, "NoHealthyEndpoints", format!("no server is healthy at Gateways {at}{unhealthy}"))
+            } else {
+                (true, "Ready", format!("served at Gateways {at}{unhealthy}"))
+            }
+        }
     };
     let ready = ConditionVerdict { kind: "Ready", status, reason, message };
     upstream.conditions.iter().cloned().chain([ready]).collect()
@@ -63,6 +78,7 @@ fn named<'a>(gateways: impl ExactSizeIterator<Item = &'a ObjectName>) -> String 
 
 #[cfg(test)]
 mod tests {
+    use portcullis_api::status::{GatewayHealth, Health, UnhealthyServer};
     use portcullis_attach::{
         BoundRoute, DoorPolicies, HostPattern, HostTable, RouteKind, ServedListener, WeightedBackend,
     };
@@ -93,6 +109,15 @@ mod tests {
     }
 
     fn ready(served: &[Arc<ServedGateway>], programmed: &[&str], is_accepted: bool) -> String {
+        ready_with(served, programmed, is_accepted, &HealthAtGateways::new())
+    }
+
+    fn ready_with(
+        served: &[Arc<ServedGateway>],
+        programmed: &[&str],
+        is_accepted: bool,
+        health: &HealthAtGateways,
+    ) -> String {
         let condition = |kind, status| ConditionVerdict { kind, status, reason: "r", message: String::new() };
         let upstream = UpstreamVerdict {
             name: ObjectName::new("team-a", "prod"),
@@ -102,7 +127,7 @@ mod tests {
         let programmed = programmed
             .iter()
             .map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
-        let found = conditions(&upstream, &led_by(served), &programmed.collect());
+        let found = conditions(&upstream, &led_by(served), &programmed.collect(), health);
         let last = found.last().unwrap();
         assert_eq!((found.len(), last.kind), (3, "Ready"));
         format!("{} {} {}", last.status, last.reason, last.message)
@@ -124,5 +149,43 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = ready(&many, &names, true);
         assert!(found.ends_with("infra/e7 and 2 more"), "{found}");
+    }
+
+    #[test]
+    fn upstream_has_no_healthy_server_only_if_all_gateways_say_so() {
+        let gateways = [served("edge", "team-a/prod", 1), served("other", "team-a/prod", 1)];
+        let at = |gateway: &str, healthy: u32| {
+            let server = UnhealthyServer { server: "10.0.0.1:6443".to_owned(), ..UnhealthyServer::default() };
+            let unhealthy = if healthy < 2 { vec![server] } else { Vec::new() };
+            let mut found = GatewayHealth::new(gateway.to_owned());
+            found.add(&Health { healthy, total: 2, unhealthy }, true);
+            found
+        };
+        let both = "served at Gateways infra/edge, infra/other";
+        for (reports, expected) in [
+            (vec![], format!("true Ready {both}")),
+            (vec![at("infra/edge", 2), at("infra/other", 2)], format!("true Ready {both}")),
+            (vec![at("infra/edge", 0)], format!("true Ready {both}; unhealthy at Gateway infra/edge: 10.0.0.1:6443")),
+            (
+                vec![at("infra/edge", 0), at("infra/other", 1)],
+                format!("true Ready {both}; unhealthy at Gateway infra/edge: 10.0.0.1:6443"),
+            ),
+            (
+                vec![at("infra/edge", 0), at("infra/other", 0)],
+                "false NoHealthyEndpoints no server is healthy at Gateways infra/edge, infra/other; ".to_owned(),
+            ),
+            // One that no route leads through says nothing, whatever it reports.
+            (vec![at("infra/edge", 0), at("infra/stranger", 0)], format!("true Ready {both}; unhealthy at Gateway")),
+            (vec![at("infra/stranger", 0)], format!("true Ready {both}")),
+        ] {
+            let has_news = expected.contains(';');
+            let health = HealthAtGateways::from([("team-a/prod".to_owned(), reports)]);
+            let found = ready_with(&gateways, &["edge", "other"], true, &health);
+            assert!(found.starts_with(&expected) && found.contains(';') == has_news, "{found}");
+            assert!(!found.contains("stranger"), "{found}");
+        }
+        let alone = HealthAtGateways::from([("team-a/prod".to_owned(), vec![at("infra/edge", 0)])]);
+        let found = ready_with(&gateways, &["edge"], true, &alone);
+        assert!(found.starts_with("false NoHealthyEndpoints no server is healthy at Gateways infra/edge;"), "{found}");
     }
 }

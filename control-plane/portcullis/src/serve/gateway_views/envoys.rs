@@ -1,13 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use portcullis_attach::{Attached, ObjectName};
 use portcullis_translate::type_urls;
-use portcullis_xds::Registry;
+use portcullis_xds::{HealthRegistry, Registry};
 use tokio::sync::watch;
 
 use super::super::cluster_progress::ClusterProgress;
+use super::super::gateway_health::{GatewayHealthReports, HealthAtGateways, PACE};
 use super::{
     GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, NumberedDemand, ProgrammedState,
     gateway_view, programmed_states,
@@ -20,6 +22,8 @@ pub(in super::super) struct GatewayEnvoys {
     claims: watch::Receiver<GatewayClaims>,
     registry: Arc<Registry>,
     acknowledged: AcknowledgedGateways,
+    reports: Arc<HealthRegistry>,
+    health: GatewayHealthReports,
 }
 
 /// The edition of each Gateway that was acknowledged last, and the addresses of its Envoys then.
@@ -65,10 +69,20 @@ impl GatewayEnvoys {
         let (demand, demanded) = watch::channel(None);
         let (sender, outcome) = watch::channel(Arc::default());
         let link = GatewayLink { demand: demanded, claims: claims.clone(), outcome: sender };
-        (
-            Self { demand, outcome, claims: claims.clone(), registry, acknowledged: AcknowledgedGateways::default() },
-            link,
-        )
+        let acknowledged = AcknowledgedGateways::default();
+        let (claims, reports, health) = (claims.clone(), Arc::default(), GatewayHealthReports::default());
+        (Self { demand, outcome, claims, registry, acknowledged, reports, health }, link)
+    }
+
+    /// The same Envoys with what they report of servers.
+    pub(in super::super) fn with_reports(self, reports: Arc<HealthRegistry>) -> Self {
+        Self { reports, ..self }
+    }
+
+    /// The health of servers at Gateways, as their Envoys report it of what these have now.
+    pub(in super::super) fn health(&mut self, now: Instant) -> Arc<HealthAtGateways> {
+        let snapshot = self.outcome.borrow().snapshot.clone();
+        self.health.follow(&self.reports, (snapshot.as_deref(), &[]), (now, PACE))
     }
 
     /// Has this served.

@@ -28,6 +28,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry as MetricRegistry;
 
+use super::gateway_views::gateway_of_view;
 use catalog::Metric;
 use discovery::DiscoveryMetrics;
 use gateway_api::GatewayApiMetrics;
@@ -185,6 +186,9 @@ impl ControlPlaneMetrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
+        count("of_gateways", &|node| {
+            node.connected && gateway_of_view(node.view.0.as_deref().unwrap_or_default()).is_some()
+        });
         self.instances.nodes(&nodes);
         self.unhealthy.set(unhealthy(health));
         self.limits_store.read();

@@ -2,6 +2,7 @@ use portcullis_api::PolicyKind;
 use portcullis_attach::ConditionVerdict;
 use portcullis_sources::WatchedKind;
 use portcullis_translate::Reason;
+use portcullis_xds::testing::RegisteredStream;
 
 use super::*;
 
@@ -24,6 +25,27 @@ fn diagnosis(accepted: bool, message: &str) -> Diagnosis {
 
 fn text(metrics: &ControlPlaneMetrics) -> String {
     metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current())
+}
+
+/// Tenants may run Envoys of Gateways, and report for as many as their certificates have names.
+#[test]
+fn nodes_of_gateways_are_counted_apart() {
+    let (registry, health, served) = (Arc::default(), HealthRegistry::default(), Arc::default());
+    let view = |name: &str| View(Some(name.to_owned()));
+    let open = |name: &str, view| RegisteredStream::open(&registry, name, view, &served);
+    let _streams = [
+        open("n", View(None)),
+        open("a/n", view("instance/a")),
+        open("gateway:infra/edge/n", view("gateway/infra/edge")),
+    ];
+    for node in ["n", "gateway:infra/edge/n", "gateway:infra/edge/invented"] {
+        health.record(node, BTreeMap::new(), Instant::now());
+    }
+    let page = ControlPlaneMetrics::default().text(&registry, &health, &SourceHealth::current());
+    for (state, count) in [("connected", 3), ("of_gateways", 1), ("reporting", 1)] {
+        let line = format!("portcullis_xds_nodes{{state=\"{state}\"}} {count}");
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
 }
 
 #[test]

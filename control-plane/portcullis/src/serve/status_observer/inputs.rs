@@ -15,6 +15,7 @@ use super::ObserverInputs;
 use crate::serve::changed_keys::changed_keys;
 use crate::serve::discovery::Answers;
 use crate::serve::endpoint_reports::EndpointReports;
+use crate::serve::gateway_health::{GatewayHealthReports, HealthAtGateways};
 use crate::serve::gateway_states::shared_refusal;
 use crate::serve::instance_status::{EnvoyProgress, add_envoys_elsewhere, envoys_here};
 use crate::serve::instance_views::InstanceStates;
@@ -36,6 +37,8 @@ pub(super) struct StatusInputs {
     pub(super) frozen: BTreeMap<String, String>,
     /// The newest reports of agents, by node.
     pub(super) reports: BTreeMap<String, Arc<HealthReport>>,
+    /// The health of servers at Gateways, by object.
+    pub(super) at_gateways: Arc<HealthAtGateways>,
     /// The Envoys of instances.
     pub(super) envoys: Arc<EnvoyProgress>,
     pub(super) answers: Arc<Answers>,
@@ -56,6 +59,7 @@ pub(super) struct StatusInputs {
 pub(super) struct FollowedInputs {
     pub(super) versions: ServedVersions,
     pub(super) endpoints: EndpointReports,
+    at_gateways: GatewayHealthReports,
 }
 
 impl StatusInputs {
@@ -81,8 +85,11 @@ impl StatusInputs {
         let reports = observed.health.reports(now);
         let resources = followed.versions.follow(snapshot.as_ref());
         let pools = followed.endpoints.follow(&reports, snapshot.as_ref());
+        let (served, pace) = ((snapshot.as_deref(), nodes.as_slice()), (now, observed.gateway_health_pace));
+        let at_gateways = followed.at_gateways.follow(&observed.health, served, pace);
         let mut inputs = Self {
             frozen: observed.registry.frozen(now),
+            at_gateways,
             envoys: Arc::default(),
             answers: observed.answers.borrow().clone(),
             token_keys: observed.token_keys.borrow().clone(),
@@ -156,10 +163,16 @@ fn shadows(diagnoses: &[Arc<Diagnosis>]) -> BTreeMap<String, String> {
 pub(super) type Comparison = fn(&StatusInputs, &StatusInputs, &mut ChangedNames);
 
 /// The comparisons of all inputs but the diagnoses, which are compared one by one.
-pub(super) const COMPARISONS: [(&str, Comparison); 14] = [
+pub(super) const COMPARISONS: [(&str, Comparison); 15] = [
     ("progress", |_, after, changed| changed.extend(after.progress.clone())),
     ("resources", |_, after, changed| changed.extend(after.resources.clone())),
     ("pools", |_, after, changed| changed.extend(after.pools.clone())),
+    ("servers at Gateways", |before, after, changed| {
+        if !Arc::ptr_eq(&before.at_gateways, &after.at_gateways) {
+            let names = changed_keys(&before.at_gateways, &after.at_gateways);
+            names.into_iter().for_each(|name| changed.add(name.as_str()));
+        }
+    }),
     ("connected nodes", |before, after, changed| {
         if !Arc::ptr_eq(&before.nodes, &after.nodes) {
             add_of_other_nodes(before, after, changed);

@@ -50,6 +50,8 @@ pub(super) struct ObserverInputs {
     pub(super) registry: Arc<Registry>,
     /// The gateways' reports of endpoint health.
     pub(super) health: Arc<HealthRegistry>,
+    /// The time between two looks at what Envoys of Gateways report of it.
+    pub(super) gateway_health_pace: Duration,
     /// The source of the objects.
     pub(super) source: SourceState,
     /// The sources of discovered servers.
@@ -166,7 +168,7 @@ impl StatusObserver {
         (names, written): (&ChangedNames, &WrittenConditions),
         now: &Timestamp,
     ) -> Arc<ObjectStatuses> {
-        let FollowedInputs { versions, endpoints } = &state.followed;
+        let FollowedInputs { versions, endpoints, .. } = &state.followed;
         let here = (&*self.observed.registry, inputs.nodes.as_slice());
         let served = (inputs.snapshot.as_deref(), &**endpoints.endpoints());
         let gateways = GatewayStates::new(here, &inputs.frozen, &inputs.reports, served);
@@ -258,6 +260,7 @@ fn status_of(
         served,
         content_hash,
         gateways,
+        at_gateways: inputs.at_gateways.get(&diagnosis.name).cloned().unwrap_or_default(),
         discovery,
         shadow,
         token_keys,

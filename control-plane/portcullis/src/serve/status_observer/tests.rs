@@ -16,7 +16,7 @@ const OBJECTS: usize = 4;
 enum Event {
     /// An edition of each object; 3 is none.
     Objects([u8; OBJECTS]),
-    /// Contents of the base and of two instances' views, of a listener, and whether there are these views.
+    /// Contents of the base and of two instances' views, of a listener, and whether there are the latter.
     Snapshot([[u8; OBJECTS]; 3], u8, bool),
     Toggle(usize),
     Follow,
@@ -45,12 +45,12 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         2 => each(4).prop_map(Event::Objects),
         4 => (views, 0..2_u8, any::<bool>()).prop_map(|(views, listener, divided)| Event::Snapshot(views, listener, divided)),
-        3 => (0..3_usize).prop_map(Event::Toggle),
+        3 => (0..4_usize).prop_map(Event::Toggle),
         3 => Just(Event::Follow),
         2 => Just(Event::Acknowledge),
         6 => (0..3_usize, proptest::bool::weighted(0.3)).prop_map(|(stream, refuses)| Event::Answer(stream, refuses)),
-        4 => (0..3_usize, each(4)).prop_map(|(node, healthy)| Event::Report(node, healthy)),
-        1 => (0..3_usize).prop_map(Event::Silence),
+        5 => (0..4_usize, each(4)).prop_map(|(node, healthy)| Event::Report(node, healthy)),
+        1 => (0..4_usize).prop_map(Event::Silence),
         3 => (0..3_usize, each(4)).prop_map(|(node, answers)| Event::Repeat(node, answers)),
         1 => any::<bool>().prop_map(Event::Freeze),
         2 => (each(4), any::<bool>()).prop_map(|(owners, is_served)| Event::Divide(owners, is_served)),

@@ -44,8 +44,8 @@ pub(super) struct World {
     pub(super) streams: BTreeMap<usize, RegisteredStream>,
 }
 
-/// The views of two instances, and of Envoys of none.
-pub(super) const VIEWS: [Option<&str>; 3] = [None, Some("instance/a"), Some("instance/b")];
+/// The views of Envoys of none, of two instances, and of a Gateway, which has what the first ones have.
+pub(super) const VIEWS: [Option<&str>; 4] = [None, Some("instance/a"), Some("instance/b"), Some("gateway/infra/edge")];
 
 pub(super) fn cluster(number: usize) -> String {
     format!("c{number:05}.test")
@@ -80,18 +80,21 @@ pub(super) fn instance_diagnoses() -> Vec<Arc<Diagnosis>> {
 
 /// A snapshot of pools, and of a listener that is no object's.
 pub(super) fn snapshot(views: &[Contents; 3], listener: u8, is_divided: bool) -> Snapshot {
-    let of = |contents: &Contents| {
+    let owned = |contents: &Contents, owner: &dyn Fn(usize) -> String| {
         let pools = contents.iter().enumerate().filter(|(_, content)| **content > 0).map(|(number, content)| {
-            let (name, resource) = (cluster(number), Resource::new(vec![*content]));
+            let resource = Resource::new(vec![*content]);
             let pool = format!("{}@{}", pool(number), content % 2);
-            (type_urls::cluster(), pool, resource.owned_by(name))
+            (type_urls::cluster(), pool, resource.owned_by(owner(number)))
         });
         let shared = (type_urls::listener(), "listener".to_owned(), Resource::new(vec![listener]));
         Snapshot::new(pools.chain([shared]))
     };
+    let of = |contents: &Contents| owned(contents, &cluster);
     let [base, a, b] = views;
     let divided = [(VIEWS[1], a), (VIEWS[2], b)].into_iter().filter(|_| is_divided);
-    of(base).with_views(divided.map(|(name, contents)| (name.unwrap().to_owned(), of(contents))))
+    let of_gateway = owned(base, &|number| format!("{CLUSTER_KIND} {}", cluster(number)));
+    let views = divided.map(|(name, contents)| (name.unwrap().to_owned(), of(contents)));
+    of(base).with_views(views.chain([(VIEWS[3].unwrap().to_owned(), of_gateway)]))
 }
 
 fn pool(number: usize) -> String {
@@ -129,6 +132,7 @@ impl World {
             instances: self.instances.subscribe(),
             registry: Arc::clone(&self.registry),
             health: Arc::clone(&self.health),
+            gateway_health_pace: Duration::ZERO,
             source: SourceState::of_files(),
             answers: self.answers.subscribe(),
             shadows: Arc::clone(&self.shadows),
@@ -143,7 +147,7 @@ impl World {
         let served = self.snapshots.borrow().clone().unwrap_or_default();
         if self.streams.remove(&view).is_none() {
             let of_view = View(VIEWS[view].map(str::to_owned));
-            let name = ["n", "a/n", "b/n"][view];
+            let name = ["n", "a/n", "b/n", "gateway:infra/edge/n"][view];
             self.streams.insert(view, RegisteredStream::open(&self.registry, name, of_view, &served));
         }
     }
@@ -166,7 +170,8 @@ impl World {
             let endpoints = Endpoints { healthy: u32::from(*healthy), total: 2, unhealthy: Vec::new() };
             (healthy < &3).then(|| (pool(number), endpoints))
         };
-        let views = [None, Some(vec![View(VIEWS[1].map(str::to_owned))]), Some(vec![View(None)])][node].clone();
+        let of_view = |view: usize| Some(vec![View(VIEWS[view].map(str::to_owned))]);
+        let views = [None, of_view(1), of_view(0), of_view(3)][node].clone();
         let clusters = healthy.iter().enumerate().filter_map(seen).collect();
         let at = Instant::now().checked_sub(age).unwrap();
         self.health.record_within(AGENTS[node], clusters, views, at);
@@ -226,8 +231,8 @@ impl World {
     }
 }
 
-/// The nodes of agents: of this machine, of an instance, and of none.
-const AGENTS: [&str; 3] = ["n", "a/away", "free"];
+/// The nodes of agents: of this machine, of an instance, of none, and of a Gateway.
+const AGENTS: [&str; 4] = ["n", "a/away", "free", "gateway:infra/edge/n"];
 
 /// The value of each object that has one, by its name.
 pub(super) fn named<T>(all: &[u8], one: impl Fn(u8) -> T) -> Vec<(String, T)> {

@@ -21,11 +21,11 @@ use super::steady_requests::SteadyRequests;
 
 /// The host name of the route of another namespace, and of the one that needs no grant.
 const GUEST: &str = "guest.example.com";
-const OWN: &str = "own.example.com";
+pub(super) const OWN: &str = "own.example.com";
 const GATEWAY: [&str; 3] = ["gateways", "infra", "edge"];
 
-struct GatewaySite {
-    site: Site,
+pub(super) struct GatewaySite {
+    pub(super) site: Site,
     alice: Identity,
     /// The address of the Gateway's listener for TLS.
     address: SocketAddr,
@@ -43,7 +43,7 @@ impl GatewaySite {
     }
 
     /// With further flags of the control plane.
-    fn with_flags(test: &str, flags: &[&str]) -> Option<Self> {
+    pub(super) fn with_flags(test: &str, flags: &[&str]) -> Option<Self> {
         let server_names = [GUEST, OWN].map(str::to_owned).to_vec();
         let site = Site::with_flags(test, &KubeOptions { server_names, ..KubeOptions::default() }, flags)?;
         for namespace in ["infra", "team"] {
@@ -57,7 +57,7 @@ impl GatewaySite {
         Some(this)
     }
 
-    fn gateway(&self, addresses: &Value) {
+    pub(super) fn gateway(&self, addresses: &Value) {
         let listener = json!({
             "name": "tls", "port": self.address.port(), "protocol": "TLS", "tls": {"mode": "Passthrough"},
             "allowedRoutes": {"namespaces": {"from": "All"}},
@@ -67,7 +67,7 @@ impl GatewaySite {
         self.site.apply("Gateway", "infra", "edge", &spec);
     }
 
-    fn route(&self, namespace: &str, host: &str, cluster: &str) {
+    pub(super) fn route(&self, namespace: &str, host: &str, cluster: &str) {
         let parents = json!([{"name": "edge", "namespace": "infra"}]);
         let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": backend(cluster)});
         self.site.apply("TLSRoute", namespace, "route", &spec);
@@ -80,7 +80,7 @@ impl GatewaySite {
     }
 
     /// An Envoy with more flags of its bootstrap.
-    fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
+    pub(super) fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
         let dir = self.site.fixture.run.make_dir(node).unwrap();
         let bootstrap = self.site.plane.bootstrap_with(node, flags).unwrap();
         Envoy::start(&dir, node, &EnvoyOptions::new(bootstrap)).unwrap()

@@ -16,17 +16,17 @@ use super::gateway_https::{HttpsSite, JUDGED, dump};
 use super::gateway_policies::{apply_policy, wait_accepted};
 use super::steady_requests::SteadyRequests;
 
-const UPSTREAM: [&str; 3] = ["kubernetesupstreams", "team", "prod"];
+pub(super) const UPSTREAM: [&str; 3] = ["kubernetesupstreams", "team", "prod"];
 const OWN: &str = "tenant.example.com";
 const FOREIGN: &str = "foreign.example.com";
 /// The end of the name of the gateway's credential at the upstream's servers.
 const CREDENTIAL: &str = "/team/prod/client";
 
-struct UpstreamSite(HttpsSite);
+pub(super) struct UpstreamSite(pub(super) HttpsSite);
 
 impl UpstreamSite {
     /// A tenant's upstream with the same servers as the cluster, and a route of its namespace that leads there.
-    fn start(test: &str) -> Option<Self> {
+    pub(super) fn start(test: &str) -> Option<Self> {
         Self::start_with(test, &[])
     }
 

@@ -1,0 +1,171 @@
+use portcullis_api::status::Health;
+use portcullis_translate::type_urls;
+use portcullis_xds::{Endpoints, Resource};
+
+use super::*;
+
+const START: Duration = Duration::from_secs(1_000);
+
+/// The pools of each Gateway's view, with generations as they are served.
+fn snapshot(views: &[(&str, &[&str])]) -> Snapshot {
+    let cluster = |pool: &&str| (type_urls::cluster(), format!("{pool}@0123"), Resource::new(vec![1]));
+    let view = |(name, pools): &(&str, &[&str])| (format!("gateway/{name}"), Snapshot::new(pools.iter().map(cluster)));
+    let base = ["lab/-/a.test/all.h2", "lab/-/b.test/all.h2"];
+    Snapshot::new(base.iter().map(cluster)).with_views(views.iter().map(view))
+}
+
+struct Reports {
+    registry: HealthRegistry,
+    followed: GatewayHealthReports,
+    begin: Instant,
+}
+
+impl Reports {
+    fn new() -> Self {
+        let begin = Instant::now();
+        Self { registry: HealthRegistry::default(), followed: GatewayHealthReports::default(), begin }
+    }
+
+    /// An Envoy of a Gateway reports so many healthy servers of two.
+    fn report(&self, gateway: &str, id: &str, pools: &[(&str, u32)], at: Duration) {
+        let seen = |(pool, healthy): &(&str, u32)| {
+            ((*pool).to_owned(), Endpoints { healthy: *healthy, total: 2, unhealthy: Vec::new() })
+        };
+        let views = Some(vec![View(Some(format!("gateway/{gateway}")))]);
+        let node = format!("gateway:{gateway}/{id}");
+        self.registry.record_within(&node, pools.iter().map(seen).collect(), views, self.begin + at);
+    }
+
+    fn follow(&mut self, snapshot: &Snapshot, nodes: &[NodeStatus], at: Duration) -> Arc<HealthAtGateways> {
+        self.followed.follow(&self.registry, (Some(snapshot), nodes), (self.begin + at, PACE))
+    }
+}
+
+/// A Gateway whose Envoys find so many healthy servers of two.
+fn at(gateway: &str, healthy: &[u32]) -> GatewayHealth {
+    let mut found = GatewayHealth::new(gateway.to_owned());
+    let seen = |healthy: &u32| Health { healthy: *healthy, total: 2, unhealthy: Vec::new() };
+    healthy.iter().map(seen).for_each(|seen| found.add(&seen, true));
+    found
+}
+
+fn connected(gateway: &str) -> NodeStatus {
+    NodeStatus {
+        id: format!("gateway:{gateway}/silent"),
+        connected: true,
+        types: BTreeMap::new(),
+        snapshot: String::new(),
+        in_sync: true,
+        refused: Vec::new(),
+        view: View(Some(format!("gateway/{gateway}"))),
+    }
+}
+
+/// The Gateway `infra/edge` has a route to the cluster `a.test` and to the tenant's upstream.
+#[test]
+fn gateway_reports_about_what_it_has_now_alone() {
+    let [of_cluster, of_upstream, of_service] =
+        ["lab/-/a.test/all.h2", "lab/team/prod/all.h2", "lab/team/prod/port-443.tcp"];
+    let passed = "lab/-/a.test/all.tcp";
+    let edge = [of_cluster, of_upstream, of_service];
+    let served = snapshot(&[("infra/edge", &edge), ("team/own", &[of_upstream]), ("infra/refused", &[])]);
+    let known = |objects: &[(&str, GatewayHealth)]| -> HealthAtGateways {
+        objects.iter().map(|(object, health)| ((*object).to_owned(), vec![health.clone()])).collect()
+    };
+    for (gateway, pools, expected) in [
+        (
+            "infra/edge",
+            &[(of_cluster, 1), (of_upstream, 0), (of_service, 0)][..],
+            known(&[("a.test", at("infra/edge", &[1])), ("team/prod", at("infra/edge", &[0]))]),
+        ),
+        // A pool that no Gateway has, one of another Gateway, and one that only Envoys of none have.
+        ("infra/edge", &[("lab/-/gone/all.h2", 0), (passed, 0)], known(&[])),
+        ("team/own", &[(of_cluster, 0), ("lab/-/b.test/all.h2", 0)], known(&[])),
+        ("team/own", &[(of_upstream, 2)], known(&[("team/prod", at("team/own", &[2]))])),
+        // A Gateway whose routes are all refused, one that is gone, and names with a generation.
+        ("infra/refused", &[(of_cluster, 0)], known(&[])),
+        ("infra/gone", &[(of_cluster, 0)], known(&[])),
+        ("infra/edge", &[("lab/-/a.test/all.h2@0123", 0), ("lab/-/a.test/all", 0), ("x", 0)], known(&[])),
+    ] {
+        let mut reports = Reports::new();
+        reports.report(gateway, "envoy-0", pools, START);
+        assert_eq!(*reports.follow(&served, &[], START), expected, "{gateway} {pools:?}");
+    }
+}
+
+#[test]
+fn report_ends_with_the_route_that_it_is_about() {
+    let pool = "lab/-/a.test/all.h2";
+    let (before, after) = (snapshot(&[("infra/edge", &[pool])]), snapshot(&[("infra/edge", &[])]));
+    let mut reports = Reports::new();
+    reports.report("infra/edge", "envoy-0", &[(pool, 0)], START);
+    assert_eq!(reports.follow(&before, &[], START).len(), 1);
+    let soon = START + Duration::from_secs(1);
+    assert!(reports.follow(&after, &[], soon).is_empty(), "before the next look at reports");
+    assert!(reports.follow(&snapshot(&[]), &[], soon).is_empty());
+    assert_eq!(reports.follow(&before, &[], soon).len(), 1, "its route is there again");
+    let late = START + HealthRegistry::MAX_AGE + PACE;
+    assert!(reports.follow(&before, &[], late).is_empty(), "it has not reported since");
+}
+
+#[test]
+fn reports_are_looked_at_in_their_own_time() {
+    let pool = "lab/-/a.test/all.h2";
+    let served = snapshot(&[("infra/edge", &[pool])]);
+    let mut reports = Reports::new();
+    let mut before = reports.follow(&served, &[], START);
+    let mut changes = Vec::new();
+    for second in 0..30 {
+        let now = START + Duration::from_secs(second.into());
+        reports.report("infra/edge", "liar", &[(pool, second % 3)], now);
+        let newest = reports.follow(&served, &[], now);
+        if !Arc::ptr_eq(&before, &newest) {
+            changes.push(second);
+        }
+        before = newest;
+    }
+    assert_eq!(changes, [10, 20], "it says something else each second");
+}
+
+#[test]
+fn gateways_are_apart_and_silent_ones_are_known() {
+    let pool = "lab/-/a.test/all.h2";
+    let served = snapshot(&[
+        ("infra/edge", &[pool]),
+        ("infra/silent", &[pool]),
+        ("infra/other", &["lab/-/b.test/all.h2"]),
+        ("team/own", &[pool]),
+    ]);
+    let mut reports = Reports::new();
+    reports.report("infra/edge", "envoy-0", &[(pool, 0)], START);
+    reports.report("infra/edge", "envoy-1", &[(pool, 0)], START);
+    reports.report("team/own", "envoy-0", &[(pool, 1)], START);
+    let nodes = ["infra/edge", "infra/silent", "infra/other"].map(connected);
+    let found = reports.follow(&served, &nodes, START);
+    let expected = vec![at("infra/edge", &[0, 0]), at("infra/silent", &[]), at("team/own", &[1])];
+    assert_eq!(*found, [("a.test".to_owned(), expected)].into());
+    let gone = NodeStatus { connected: false, ..connected("infra/silent") };
+    let found = reports.follow(&served, &[gone], START);
+    assert_eq!(found["a.test"].len(), 2, "an Envoy that has gone says nothing");
+}
+
+/// Only a pool of the cluster's own counts for all of its servers.
+#[test]
+fn pools_are_of_objects_by_their_names() {
+    for (pool, expected) in [
+        ("lab/-/a.test/all.h2", Some(("a.test", "all"))),
+        ("lab/-/a.test/all.tcp", Some(("a.test", "all"))),
+        ("lab/-/a.test/s-0123456789.h2", Some(("a.test", "s-0123456789"))),
+        ("lab/-/a.test/all.h1", None),
+        ("lab/team/prod/all.h2", Some(("team/prod", "all"))),
+        ("lab/team/prod/all.tcp", None),
+        ("lab/team/prod/port-443.tcp", None),
+        ("lab/-/a.test", None),
+        ("lab/-/a.test/all", None),
+        ("", None),
+    ] {
+        let found = group_of(pool);
+        let found = found.as_ref().map(|(object, group)| (object.as_str(), *group));
+        assert_eq!(found, expected, "{pool}");
+    }
+}
