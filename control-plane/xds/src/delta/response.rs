@@ -37,6 +37,12 @@ impl PendingResponse {
         &self.type_url
     }
 
+    /// The bytes for which it has room.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn size(&self) -> usize {
+        self.change.size()
+    }
+
     /// The response as a message of gRPC, with its prefix: pieces that follow each other. Those of resources are the snapshot's.
     pub(crate) fn encode(self) -> Result<ByteChunks, EncodingError> {
         let Self { type_url, version, nonce, change } = self;
@@ -117,9 +123,9 @@ mod tests {
     #[test]
     fn names_that_are_removed_count_as_unread() {
         let long = "n".repeat(1_024);
-        assert_eq!(response(BTreeMap::new(), &[&long, "short"]).change.size(), 1_029);
+        assert_eq!(response(BTreeMap::new(), &[&long, "short"]).size(), 1_029);
         let updates = BTreeMap::from([(Arc::from("name"), update(&["body".into()]))]);
-        assert_eq!(response(updates, &[]).change.size(), 9, "name, version and body");
+        assert_eq!(response(updates, &[]).size(), 9, "name, version and body");
     }
 
     fn resource(name: &str, value: Vec<u8>) -> WireResource {
