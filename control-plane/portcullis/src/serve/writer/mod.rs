@@ -213,6 +213,7 @@ fn log_outcome(queue: &Writes, key: &ObjectKey, outcome: WriteOutcome, why: &str
     match outcome {
         WriteOutcome::Written if queue.is_away() => tracing::info!("the status is written to Kubernetes again"),
         WriteOutcome::Refused => tracing::warn!(kind, name, why, "Kubernetes refuses a status"),
+        WriteOutcome::Failed => tracing::warn!(kind, name, why, "Kubernetes fails to keep a status"),
         WriteOutcome::Away if !queue.is_away() => {
             tracing::warn!(kind, name, why, "the status cannot be written to Kubernetes")
         }

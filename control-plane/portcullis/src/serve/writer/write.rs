@@ -64,6 +64,8 @@ fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
         403 if kind.is_judged() || kind == WatchedKind::Instance => WriteOutcome::Refused,
         401 | 403 | 408 | 429 => WriteOutcome::Away,
         400..=499 => WriteOutcome::Refused,
+        // Tenants write these objects, and one that has no room for its status in the store is answered so.
+        500 if kind.is_judged() => WriteOutcome::Failed,
         _ => WriteOutcome::Away,
     };
     (outcome, portcullis_api::status::sanitize(&format!("{} {}: {}", status.code, status.reason, status.message)))
@@ -74,6 +76,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn object_at_which_the_server_fails_stops_no_other_status() {
+        let of = |code: u16| {
+            let status = json!({"status": "Failure", "message": "m", "reason": "InternalError", "code": code});
+            Error::Api(serde_json::from_value(status).unwrap())
+        };
+        for (kind, code, outcome) in [
+            (WatchedKind::DispatchPolicy, 500, WriteOutcome::Failed),
+            (WatchedKind::HttpRoute, 500, WriteOutcome::Failed),
+            (WatchedKind::UpstreamCluster, 500, WriteOutcome::Away),
+            (WatchedKind::HttpRoute, 503, WriteOutcome::Away),
+            (WatchedKind::HttpRoute, 504, WriteOutcome::Away),
+        ] {
+            assert_eq!(outcome_of(kind, &of(code)).0, outcome, "{kind:?} {code}");
+        }
+    }
 
     #[test]
     fn right_that_one_kind_lacks_stops_no_other_status() {

@@ -33,6 +33,8 @@ struct Entry<V> {
     in_flight: Option<V>,
     written: Option<(V, Uptime)>,
     not_before: Uptime,
+    /// Writes at which the server failed, one after the other.
+    failures: u32,
     /// Whether it is to be forgotten when the write that is under way ends.
     is_gone: bool,
     /// The time under which it is among those that are to be written.
@@ -48,6 +50,8 @@ pub(super) enum WriteOutcome {
     Gone,
     /// The server will not have it.
     Refused,
+    /// The server fails at this object, which may be too large for its store. Others go on.
+    Failed,
     /// The server does not answer, or not now.
     Away,
 }
@@ -78,7 +82,12 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
             // The watch may not have shown the server's value yet.
             is_last && *written == value && now < at.saturating_add(REPEAT_AFTER)
         });
-        (entry.wanted, entry.is_gone) = ((!is_there && !is_written).then_some(value), false);
+        let wanted = (!is_there && !is_written).then_some(value);
+        if wanted.is_some() && entry.wanted.is_none() {
+            // Behind those that wait already: objects that are made anew all the time would go before all others otherwise.
+            entry.not_before = entry.not_before.max(now);
+        }
+        (entry.wanted, entry.is_gone) = (wanted, false);
         let written = entry.written.as_ref().filter(|_| is_written && !is_there);
         match written.map(|(_, at)| at.saturating_add(REPEAT_AFTER)) {
             Some(again) => self.repeats.insert(key.clone(), again),
@@ -173,8 +182,13 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
         match outcome {
             WriteOutcome::Written | WriteOutcome::Gone if is_newest => entry.wanted = None,
             WriteOutcome::Refused => entry.not_before = now.saturating_add(REFUSED_PAUSE),
+            WriteOutcome::Failed => {
+                let pause = MIN_INTERVAL.saturating_mul(1 << entry.failures.min(10)).min(REFUSED_PAUSE);
+                entry.not_before = now.saturating_add(pause);
+            }
             _ => {}
         }
+        entry.failures = if outcome == WriteOutcome::Failed { entry.failures.saturating_add(1) } else { 0 };
         entry.written = (outcome == WriteOutcome::Written).then_some((value, now));
         if entry.is_gone {
             return self.remove(key);
@@ -183,7 +197,7 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
             WriteOutcome::Written => Some(REPEAT_AFTER),
             WriteOutcome::Gone => Some(Uptime::ZERO),
             // It is wanted still.
-            WriteOutcome::Refused | WriteOutcome::Away => None,
+            WriteOutcome::Refused | WriteOutcome::Failed | WriteOutcome::Away => None,
         };
         self.repeats.extend(again.map(|after| (key.clone(), now.saturating_add(after))));
         self.order(key);
@@ -197,7 +211,15 @@ impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
 
 impl<V> Entry<V> {
     fn new() -> Self {
-        Self { wanted: None, in_flight: None, written: None, not_before: Uptime::ZERO, is_gone: false, due: None }
+        Self {
+            wanted: None,
+            in_flight: None,
+            written: None,
+            not_before: Uptime::ZERO,
+            failures: 0,
+            is_gone: false,
+            due: None,
+        }
     }
 }
 

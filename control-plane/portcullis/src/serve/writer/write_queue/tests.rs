@@ -49,6 +49,50 @@ fn objects_do_not_wait_for_each_other_and_none_starves() {
 }
 
 #[test]
+fn objects_that_are_always_new_go_before_none_that_waits() {
+    let names: Vec<String> = (0..100).map(|number| format!("a{number:03}")).collect();
+    let mut queue = WriteQueue::default();
+    let old = "z".to_owned();
+    queue.want(&old, 1, false, at(0));
+    queue.take(at(0)).unwrap();
+    queue.done(&old, WriteOutcome::Written, at(0));
+    queue.want(&old, 2, false, at(5_000));
+    let mut taken = 0;
+    for (second, name) in (5..).zip(&names) {
+        queue.want(name, 1, false, at(second * 1_000 + 1));
+        let (key, _) = queue.take(at(second * 1_000 + 2)).unwrap();
+        taken += 1;
+        queue.done(&key, WriteOutcome::Failed, at(second * 1_000 + 3));
+        queue.remove(name);
+        if key == old {
+            break;
+        }
+    }
+    assert_eq!(taken, 1);
+}
+
+#[test]
+fn object_at_which_the_server_fails_waits_longer_each_time_and_alone() {
+    let mut queue = WriteQueue::default();
+    queue.want(&"a", 1, false, at(0));
+    let mut now = 0;
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        queue.take(at(now)).unwrap();
+        queue.done(&"a", WriteOutcome::Failed, at(now));
+        queue.want(&"b", 1, false, at(now));
+        assert_eq!(queue.take(at(now)).unwrap().0, "b", "the others go on");
+        queue.done(&"b", WriteOutcome::Written, at(now));
+        queue.remove(&"b");
+        let next = u64::try_from((queue.next().unwrap() - START).as_millis()).unwrap();
+        pauses.push(next - now);
+        now = next;
+    }
+    assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+    assert!(!queue.is_away());
+}
+
+#[test]
 fn server_that_is_away_is_left_alone() {
     let mut queue = WriteQueue::default();
     queue.want(&"a", 1, false, at(0));
