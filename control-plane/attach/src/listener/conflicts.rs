@@ -7,15 +7,18 @@ use portcullis_gateway_api::TlsMode;
 use super::JudgedListener;
 use crate::condition::Rejection;
 
+/// The most listeners that a message names: each may be in conflict with all others.
+const MAX_NAMED: usize = 8;
+
 /// Of each listener, the conflict with others. All sides of a conflict have it: none is the winner.
 pub(super) fn conflicts(listeners: &[JudgedListener<'_>]) -> Vec<Option<Rejection>> {
     let of = |(index, one): (usize, &JudgedListener<'_>)| {
         let others = listeners.iter().enumerate().filter(move |(other, _)| *other != index);
         let found: Vec<_> = others.filter_map(|(_, other)| Some((conflict(one, other)?, other))).collect();
         let reason = found.iter().map(|(reason, _)| *reason).max()?;
-        let names: Vec<&str> = found.iter().map(|(_, other)| other.spec.name.as_str()).collect();
         let subject = if reason == "HostnameConflict" { "the same host names" } else { "another protocol" };
-        let message = format!("port {} has {subject} at {}", one.spec.port, names.join(", "));
+        let names = in_words(found.iter().map(|(_, other)| *other));
+        let message = format!("port {} has {subject} at {names}", one.spec.port);
         Some(Rejection::new(reason, message))
     };
     listeners.iter().enumerate().map(of).collect()
@@ -44,13 +47,23 @@ pub(super) fn overlaps(listeners: &[JudgedListener<'_>]) -> Vec<Option<String>> 
     };
     let of = |(index, one): (usize, &JudgedListener<'_>)| {
         let others = listeners.iter().enumerate().filter(|(other, _)| *other != index && has_tls(one));
-        let others = others.map(|(_, other)| other).filter(|other| {
+        let mut others = others.map(|(_, other)| other).filter(|other| {
             has_tls(other) && other.spec.port == one.spec.port && one.host.intersection(&other.host).is_some()
         });
-        let names: Vec<&str> = others.map(|other| other.spec.name.as_str()).collect();
-        (!names.is_empty()).then(|| format!("{} has host names of {}", one.spec.name, names.join(", ")))
+        let first = others.next()?;
+        let names = in_words(std::iter::once(first).chain(others));
+        Some(format!("{} has host names of {names}", one.spec.name))
     };
     listeners.iter().enumerate().map(of).collect()
+}
+
+/// The names of the first listeners, and the number of the others.
+fn in_words<'a>(listeners: impl Iterator<Item = &'a JudgedListener<'a>>) -> String {
+    let mut names = listeners.map(|listener| listener.spec.name.as_str());
+    let named: Vec<&str> = names.by_ref().take(MAX_NAMED).collect();
+    let more = names.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
 }
 
 fn layer<'a>(listener: &JudgedListener<'a>) -> Option<&'a str> {

@@ -151,6 +151,22 @@ fn overlapping_host_names_are_told_at_both_listeners() {
 }
 
 #[test]
+fn message_about_many_listeners_names_eight_of_them() {
+    let message = |host: &dyn Fn(usize) -> String, condition: &str| {
+        let of = |index: usize| listener(&format!("l{index:02}"), 443, "HTTPS", &host(index));
+        let lines = outcome(&[gateway(&json!((0..64).map(of).collect::<Vec<_>>()))]);
+        let found = lines.iter().find_map(|line| line.strip_prefix(&format!("listener l00 {condition}: ")));
+        found.unwrap_or_else(|| panic!("{condition} in {lines:?}")).to_owned()
+    };
+    let all = "l01, l02, l03, l04, l05, l06, l07, l08 and 55 more";
+    let same = message(&|_| "a.test".to_owned(), "Conflicted True HostnameConflict");
+    assert_eq!(same, format!("port 443 has the same host names at {all}"));
+    let nested = |index: usize| format!("*.{}test", "a.".repeat(index));
+    let shared = message(&nested, "OverlappingTLSConfig True OverlappingHostnames");
+    assert_eq!(shared, format!("l00 has host names of {all}"));
+}
+
+#[test]
 fn certificates_are_resolved() {
     let https = |references: &Value| {
         let tls = json!({"tls": {"certificateRefs": references}});
