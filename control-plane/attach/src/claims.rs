@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::gateway::JudgedGateway;
+use crate::holder_map::HolderMap;
 use crate::holders::{FormerHolders, NamesByPort};
 use crate::host::HostPattern;
+use crate::host_index::HostIndex;
 use crate::input::Inventory;
 use crate::listener::JudgedListener;
 use crate::past::{PastClaim, PastHolders};
@@ -30,7 +32,7 @@ pub(crate) enum Holder<'a> {
 
 /// The holders of all host names that routes claim.
 pub(crate) struct HostClaims<'a> {
-    pub(crate) holders: BTreeMap<Site, Holder<'a>>,
+    pub(crate) holders: HolderMap<'a>,
     /// Those of routes that would have them by their age, if others had not had them before.
     held_before: BTreeSet<Site>,
 }
@@ -41,6 +43,10 @@ pub(crate) type OwnedHosts = Arc<BTreeSet<HostPattern>>;
 /// Host names that `UpstreamClusters` own.
 pub(crate) struct ClusterNames<'a> {
     by_name: HashMap<&'a str, &'a str>,
+    /// Those that are wildcards, by their suffixes.
+    wildcards: HashMap<&'a str, &'a str>,
+    /// The numbers of labels of these suffixes: no other suffix of a name is looked for, whatever number a tenant gives it.
+    depths: BTreeSet<usize>,
     /// Those below wildcards, for all listeners and routes the same allocations. None has no entry.
     below: HashMap<HostPattern, OwnedHosts>,
 }
@@ -62,7 +68,11 @@ impl<'a> ClusterNames<'a> {
                 below.entry(wildcard).or_default().insert(host.clone());
             }
         }
-        Self { by_name, below: below.into_iter().map(|(wildcard, hosts)| (wildcard, Arc::new(hosts))).collect() }
+        let below = below.into_iter().map(|(wildcard, hosts)| (wildcard, Arc::new(hosts))).collect();
+        let wildcards: HashMap<&str, &str> =
+            by_name.iter().filter_map(|(name, cluster)| Some((name.strip_prefix("*.")?, *cluster))).collect();
+        let depths = wildcards.keys().map(|suffix| suffix.split('.').count()).collect();
+        Self { by_name, wildcards, depths, below }
     }
 
     /// Those below a wildcard that was asked for; `None` if there are none.
@@ -81,15 +91,12 @@ impl<'a> ClusterNames<'a> {
         if let Some(owner) = self.by_name.get(host.to_string().as_str()) {
             return Some(owner);
         }
-        let (HostPattern::Exact(name) | HostPattern::Wildcard(name)) = host else { return None };
-        let mut rest = name.as_str();
-        while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(owner) = self.by_name.get(format!("*.{parent}").as_str()) {
-                return Some(owner);
-            }
-            rest = parent;
-        }
-        None
+        let owner = |suffix: &str| {
+            #[cfg(test)]
+            crate::tests::steps::count(crate::tests::steps::Step::Host);
+            self.wildcards.get(suffix).copied()
+        };
+        host.suffixes().filter(|(labels, _)| self.depths.contains(labels)).find_map(|(_, suffix)| owner(suffix))
     }
 }
 
@@ -113,9 +120,9 @@ impl<'a> HostClaims<'a> {
     ///    one that comes first has it, whether it is accepted or not: a typing error in it must not hand its clients to another route.
     /// 5. A route with a wildcard has all names below it that were not taken, and shares them with routes of its own namespace only: a
     ///    narrower route of another one would take over its clients.
-    pub(crate) fn settle(attachments: &[(usize, usize, &Attachment)], rights: ClaimRights<'a, '_>) -> Self {
+    pub(crate) fn settle(attachments: &[(usize, usize, &'a Attachment)], rights: ClaimRights<'a, '_>) -> Self {
         let listeners: Vec<_> = rights.gateways.iter().map(ListenerHosts::of).collect();
-        let mut claims = Self { holders: BTreeMap::new(), held_before: BTreeSet::new() };
+        let mut claims = Self { holders: HolderMap::of(attachments), held_before: BTreeSet::new() };
         let (mut former, mut new) = (Vec::new(), Vec::new());
         for (index, gateway, attachment) in attachments {
             let (Some(route), Some(listeners)) = (rights.routes.get(*index), listeners.get(*gateway)) else { continue };
@@ -216,10 +223,7 @@ impl<'a> HostClaims<'a> {
 
     /// The route with the narrowest wildcard above a host name: it has the clients.
     fn wider_holder(&self, site: &Site) -> Option<usize> {
-        site.2.wider().find_map(|wider| match self.holders.get(&(site.0, site.1, wider)) {
-            Some(Holder::Route(owner)) => Some(*owner),
-            _ => None,
-        })
+        self.holders.wider(site)
     }
 
     /// Names the narrowest wildcards of all: of several routes of a namespace one may have claimed a narrower one later, and the next
@@ -236,6 +240,7 @@ impl<'a> HostClaims<'a> {
 pub(crate) struct ListenerHosts<'a, 'b> {
     pub(crate) gateway: &'a JudgedGateway<'b>,
     by_host: HashMap<(u16, &'a HostPattern), usize>,
+    by_port: HashMap<u16, HostIndex<&'a HostPattern>>,
 }
 
 impl<'a, 'b> ListenerHosts<'a, 'b> {
@@ -244,16 +249,29 @@ impl<'a, 'b> ListenerHosts<'a, 'b> {
         for (index, listener) in gateway.listeners.iter().enumerate().filter(|(_, one)| has_hosts(one)) {
             by_host.entry((listener.spec.port, &listener.host)).or_insert(index);
         }
-        Self { gateway, by_host }
+        let mut by_port: HashMap<u16, Vec<&HostPattern>> = HashMap::new();
+        by_host.keys().for_each(|(port, host)| by_port.entry(*port).or_default().push(*host));
+        let by_port = by_port.into_iter().map(|(port, hosts)| (port, HostIndex::of(hosts))).collect();
+        Self { gateway, by_host, by_port }
     }
 
     /// Another listener of the same port whose host names cover these and are fewer than the listener's own; the narrowest. One
     /// that is not accepted counts too: its names are not another listener's.
     pub(crate) fn narrower(&self, listener: usize, host: &HostPattern) -> Option<usize> {
         let own = self.gateway.listeners.get(listener)?;
-        let chain = std::iter::once(host.clone()).chain(host.wider());
-        let mut narrower = chain.take_while(|one| *one != own.host);
-        narrower.find_map(|one| self.by_host.get(&(own.spec.port, &one)).copied())
+        let narrowest = self.narrowest(own.spec.port, host).filter(|narrowest| **narrowest != own.host)?;
+        self.by_host.get(&(own.spec.port, narrowest)).copied()
+    }
+
+    /// The host names of the listener of a port that has these, whether it is accepted or not.
+    pub(crate) fn narrowest(&self, port: u16, host: &HostPattern) -> Option<&'a HostPattern> {
+        self.by_port.get(&port)?.narrowest(host).copied()
+    }
+
+    /// The host names of the widest listeners of the same port that are narrower than a listener.
+    pub(crate) fn below(&self, listener: &JudgedListener<'_>) -> impl Iterator<Item = &'a HostPattern> {
+        let at_port = self.by_port.get(&listener.spec.port).into_iter();
+        at_port.flat_map(move |hosts| hosts.directly_below(&listener.host)).copied()
     }
 }
 

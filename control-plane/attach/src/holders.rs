@@ -207,16 +207,26 @@ impl FormerHolders {
         former.names.get(gateway).filter(|_| former.uid.as_deref() == uid).map(FormerNames)
     }
 
+    /// Whether there are some of a route of this name.
+    pub(crate) fn has_any(&self, kind: RouteKind, name: &ObjectName) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&(kind, name.clone()))
+    }
+
     fn at(&mut self, kind: RouteKind, name: &ObjectName, uid: Option<&str>) -> &mut BTreeMap<ObjectName, NamesByPort> {
         let new = || FormerRoute { uid: uid.map(str::to_owned), names: BTreeMap::new() };
         &mut self.0.entry((kind, name.clone())).or_insert_with(new).names
     }
 }
 
-impl FormerNames<'_> {
+impl<'a> FormerNames<'a> {
+    /// Those at a port; `Any` among them is for all that the route claims.
+    pub(crate) fn at(self, port: u16) -> Option<&'a BTreeSet<HostPattern>> {
+        self.0.get(&port)
+    }
+
     /// Whether the route held a name at a port. `Any` is none that a route can hold; it is here for all that the route claims.
     pub(crate) fn has(self, port: u16, host: &HostPattern) -> bool {
-        self.0.get(&port).is_some_and(|names| names.contains(host) || names.contains(&HostPattern::Any))
+        self.at(port).is_some_and(|names| names.contains(host) || names.contains(&HostPattern::Any))
     }
 }
 

@@ -42,17 +42,20 @@ impl HostPattern {
 
     /// All patterns that cover these names and others, the narrowest first.
     pub fn wider(&self) -> impl Iterator<Item = Self> {
-        let name = match self {
-            Self::Exact(name) | Self::Wildcard(name) => Some(name.as_str()),
-            Self::Any => None,
-        };
-        let parents = std::iter::successors(name, |name| Some(name.split_once('.')?.1))
-            .skip(1)
-            .map(|suffix| Self::Wildcard(suffix.to_owned()));
-        let wider = parents.chain(name.map(|_| Self::Any));
+        let parents = self.suffixes().map(|(_, suffix)| Self::Wildcard(suffix.to_owned()));
+        let wider = parents.chain((*self != Self::Any).then_some(Self::Any));
         #[cfg(test)]
         let wider = wider.inspect(|_| crate::tests::steps::count(crate::tests::steps::Step::Host));
         wider
+    }
+
+    /// The suffixes of the wildcards that cover these names and others, the longest first, each with the number of its labels.
+    pub(crate) fn suffixes(&self) -> impl Iterator<Item = (usize, &str)> {
+        let name = match self {
+            Self::Exact(name) | Self::Wildcard(name) => Some((name.split('.').count(), name.as_str())),
+            Self::Any => None,
+        };
+        std::iter::successors(name, |(labels, name)| Some((labels.saturating_sub(1), name.split_once('.')?.1))).skip(1)
     }
 
     /// The names of both. Of two patterns one covers the other, or they have none in common.
@@ -119,6 +122,15 @@ mod tests {
             assert_eq!(wider, wanted.iter().map(|text| host(text)).collect::<Vec<_>>(), "{text}");
             assert!(wider.iter().all(|one| one.covers(&host(text)) && *one != host(text)), "{text}");
         }
+    }
+
+    #[test]
+    fn suffixes_have_the_numbers_of_their_labels() {
+        let of =
+            |text: &str| host(text).suffixes().map(|(labels, text)| format!("{labels} {text}")).collect::<Vec<_>>();
+        assert_eq!(of("x.a.test"), ["2 a.test", "1 test"]);
+        assert_eq!(of("*.a.test"), ["1 test"]);
+        assert!(of("test").is_empty() && of("*").is_empty());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::claims::{Holder, HostClaims, Site};
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
+use crate::host_index::HostIndex;
 use crate::listener::ListenerProtocol;
 use crate::route::JudgedRoute;
 
@@ -43,8 +44,12 @@ type HeldName<'a> = (&'a HostPattern, Vec<HeldAt>);
 /// The namespaces that have the names below a wildcard, by port.
 type NamespacesByPort = BTreeMap<u16, usize>;
 
-/// Wildcards by what is behind `*.`, with their indices among all names.
-struct Wildcards<'a>(HashMap<&'a str, usize>);
+/// Wildcards.
+struct Wildcards<'a> {
+    index: HostIndex<&'a HostPattern>,
+    /// By what is behind `*.`, with their indices among all names.
+    by_suffix: HashMap<&'a str, usize>,
+}
 
 /// The host names that are claimed at a listener, and their holders.
 pub(crate) fn held<'a>(
@@ -144,20 +149,23 @@ impl<'a> Wildcards<'a> {
             HostPattern::Wildcard(suffix) => Some((suffix.as_str(), index)),
             HostPattern::Exact(_) | HostPattern::Any => None,
         };
-        Self(names.iter().enumerate().filter_map(wildcard).collect())
+        let hosts = names.iter().map(|(host, _)| *host).filter(|host| matches!(host, HostPattern::Wildcard(_)));
+        Self { index: HostIndex::of(hosts), by_suffix: names.iter().enumerate().filter_map(wildcard).collect() }
     }
 
     /// The narrowest one above a name.
     fn above(&self, host: &HostPattern) -> Option<usize> {
-        let (HostPattern::Exact(name) | HostPattern::Wildcard(name)) = host else { return None };
-        let mut parents = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
-        parents.find_map(|suffix| self.0.get(suffix).copied())
+        match self.index.narrowest_above(host)? {
+            HostPattern::Wildcard(suffix) => self.by_suffix.get(suffix.as_str()).copied(),
+            HostPattern::Exact(_) | HostPattern::Any => None,
+        }
     }
 
     /// The namespaces at the ports of each wildcard, those of wider ones among them. Each is made of the one above it, however many there
     /// are, and shares its allocation if it is the same.
     fn namespaces(&self, names: &[HeldName<'_>], above: &[Option<usize>]) -> HashMap<usize, Rc<NamespacesByPort>> {
-        let mut widest_first: Vec<(&str, usize)> = self.0.iter().map(|(suffix, index)| (*suffix, *index)).collect();
+        let mut widest_first: Vec<(&str, usize)> =
+            self.by_suffix.iter().map(|(suffix, index)| (*suffix, *index)).collect();
         widest_first.sort_by_key(|(suffix, _)| suffix.len());
         let mut all: HashMap<usize, Rc<NamespacesByPort>> = HashMap::new();
         for (_, index) in widest_first {

@@ -25,12 +25,16 @@ mod gateway_rooms;
 mod grants;
 mod held;
 mod held_list;
+mod held_names;
+mod holder_map;
 mod holders;
 mod host;
+mod host_index;
 mod https_names;
 mod input;
 mod listener;
 mod name;
+mod name_budget;
 mod past;
 mod policy;
 mod redirect_budget;
@@ -80,13 +84,12 @@ use claims::{ClaimRights, ClusterNames, HostClaims};
 use credentials::CredentialGrants;
 use gateway::JudgedGateway;
 use grants::{Grants, Referrer};
-use listener::AllowingListeners;
+use host_index::HostIndex;
 use past::PastHolders;
 use redirect_budget::PlainHttp;
-use route::{GatewaysByName, JudgedRoute, attach_parent};
+use route::JudgedRoute;
 use served::Settled;
 use upstream::JudgedUpstreams;
-use verdict::ParentAttachment;
 
 /// The controller, as a `GatewayClass` names it.
 pub const CONTROLLER_NAME: &str = "portcullis.dev/gateway-controller";
@@ -126,11 +129,9 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
     let upstreams = JudgedUpstreams::of(objects, inventory);
     let mut routes = route::judge_routes(objects, &grants, inventory, &upstreams);
-    let by_name = GatewaysByName::of(&gateways);
     let clusters = ClusterNames::of(inventory, host_patterns(&gateways, &routes));
     let past = PastHolders::of(inventory);
-    let mut attachments = attach_parents(&routes, &by_name, inventory);
-    budget::charge(&mut attachments, &mut routes, &gateways, past);
+    let attachments = budget::attach_within_bounds(&mut routes, &gateways, (past, inventory));
     for ((index, gateway), excess) in withheld_budget::refused(&attachments, &routes, &clusters, &gateways) {
         if let Some(route) = routes.get_mut(index) {
             route.refuse_at(gateway, excess);
@@ -167,35 +168,13 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     }
 }
 
-/// The attachments of routes by all of their parent references, in their order.
-fn attach_parents(
-    routes: &[JudgedRoute<'_>],
-    gateways: &GatewaysByName<'_, '_>,
-    inventory: &Inventory,
-) -> Vec<ParentAttachment> {
-    let mut allowing = AllowingListeners::default();
-    let mut attachments = Vec::new();
-    for (index, route) in routes.iter().enumerate() {
-        for (at, parent) in route.parents.iter().enumerate() {
-            let attached = attach_parent(route, parent, gateways, (&mut allowing, inventory));
-            attachments.extend(attached.map(|(gateway, listeners)| ParentAttachment {
-                route: index,
-                parent: at,
-                gateway,
-                listeners,
-            }));
-        }
-    }
-    attachments
-}
-
 /// All host names of listeners and routes.
 fn host_patterns<'a>(
     gateways: &'a [JudgedGateway<'_>],
     routes: &'a [JudgedRoute<'_>],
 ) -> impl Iterator<Item = &'a HostPattern> {
     let listeners = gateways.iter().flat_map(|gateway| &gateway.listeners).map(|listener| &listener.host);
-    listeners.chain(routes.iter().flat_map(|route| route.hosts.iter().flatten()))
+    listeners.chain(routes.iter().flat_map(|route| route.hosts.iter().flat_map(HostIndex::iter)))
 }
 
 /// The grants by which Gateways and routes may refer to objects of other namespaces.

@@ -22,6 +22,14 @@ pub(crate) struct PastClaims<'a, 'b> {
     listed: Option<FormerNames<'a>>,
 }
 
+/// The host names that a route had at a port of a Gateway.
+pub(crate) enum PastNames<'a> {
+    /// All that it claims.
+    All,
+    /// These, as far as it claims them.
+    These(Vec<&'a HostPattern>),
+}
+
 /// The past of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PastClaim {
@@ -36,6 +44,11 @@ pub(crate) enum PastClaim {
 impl<'a> PastHolders<'a> {
     pub(crate) fn of(inventory: &'a Inventory) -> Self {
         Self { former: &inventory.former_holders, listed: &inventory.listed_holders }
+    }
+
+    /// Whether a route, or one before it of the same name, had a host name anywhere.
+    pub(crate) fn has_any(self, route: &JudgedRoute<'_>) -> bool {
+        [self.former, self.listed].iter().any(|holders| holders.has_any(route.kind, &route.name))
     }
 
     /// The namespaces of those that held names: by the lists that are news, and in the judgement before.
@@ -56,7 +69,15 @@ impl<'a> PastHolders<'a> {
     }
 }
 
-impl PastClaims<'_, '_> {
+impl<'a> PastClaims<'a, '_> {
+    /// The host names of before at a port; some may be there twice.
+    pub(crate) fn names(self, port: u16) -> PastNames<'a> {
+        let names = [self.listed, self.former].into_iter().flatten().filter_map(|names| names.at(port));
+        let names: Vec<&HostPattern> = names.flatten().collect();
+        let has_all = names.iter().any(|host| **host == HostPattern::Any);
+        if has_all { PastNames::All } else { PastNames::These(names) }
+    }
+
     /// That of a claim at a listener, by its index.
     pub(crate) fn claim(self, listener: usize, host: &HostPattern) -> PastClaim {
         let port = self.gateway.leading_port(listener);

@@ -8,6 +8,7 @@ use crate::claims::{ClusterNames, Holder, HostClaims, is_narrower};
 use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
+use crate::host_index::HostIndex;
 use crate::https_names::{HttpsName, held};
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
@@ -250,7 +251,8 @@ impl Settled<'_> {
         let own = gateway.listeners.get(listener_index);
         let narrower = gateway.listeners.iter().filter(|other| own.is_some_and(|own| is_narrower(other, own)));
         unserved.extend(narrower.map(|other| other.host.clone()));
-        let is_covered = |host: &HostPattern| host.wider().any(|wider| table.routes.contains_key(&wider));
+        let wildcards = HostIndex::of(table.routes.keys().filter(|host| !matches!(host, HostPattern::Exact(_))));
+        let is_covered = |host: &HostPattern| wildcards.narrowest_above(host).is_some();
         unserved.retain(|host| !table.routes.contains_key(host) && is_covered(host));
         table.withheld = unserved;
         let owned = |host: &HostPattern| Some((host.clone(), Arc::clone(self.clusters.below(host)?)));

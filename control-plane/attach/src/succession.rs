@@ -1,12 +1,14 @@
 //! The order of new claims to host names: a name that a route let go of passes on within its namespace, as far as another route there
 //! claims it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::claims::{ClaimRights, Site};
 use crate::holders::HolderNamespaces;
 use crate::host::HostPattern;
+use crate::host_index::HostIndex;
 use crate::name::ObjectName;
+use crate::past::PastHolders;
 
 /// The turn of a new claim. The first of these is the first to be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,36 +42,59 @@ pub(crate) fn in_turn(claims: Vec<(usize, Site)>, rights: ClaimRights<'_, '_>) -
 
 fn turns(claims: &[(usize, Site)], rights: ClaimRights<'_, '_>) -> Vec<Turn> {
     // It takes time by all names that are held.
-    let last = if claims.is_empty() { LastHolders::default() } else { LastHolders(rights.past.namespaces()) };
+    let last = if claims.is_empty() { LastHolders::default() } else { LastHolders::of(rights.past) };
     let namespace = |route: usize| rights.routes.get(route).map(|route| route.name.namespace.as_str());
-    let wildcards = claims.iter().filter(|(_, site)| matches!(site.2, HostPattern::Wildcard(_)));
-    let wildcards: HashSet<(&str, usize, usize, &HostPattern)> = wildcards
-        .filter_map(|(route, (gateway, listener, host))| Some((namespace(*route)?, *gateway, *listener, host)))
-        .collect();
+    let mut wildcards: HashMap<(&str, usize, usize), Vec<&HostPattern>> = HashMap::new();
+    for (route, (gateway, listener, host)) in claims {
+        if let (HostPattern::Wildcard(_), Some(namespace)) = (host, namespace(*route)) {
+            wildcards.entry((namespace, *gateway, *listener)).or_default().push(host);
+        }
+    }
+    let wildcards: HashMap<_, HostIndex<&HostPattern>> =
+        wildcards.into_iter().map(|(at, hosts)| (at, HostIndex::of(hosts))).collect();
     let turn = |route: usize, (gateway, listener, host): &Site| {
         let judged = rights.gateways.get(*gateway)?;
-        let (holder, is_same) = last.of(&judged.name, judged.leading_port(*listener)?, host)?;
+        let (holder, is_same) = last.holder(&judged.name, judged.leading_port(*listener)?, host)?;
         if Some(holder) == namespace(route) {
             return Some(if is_same { Turn::Inherited } else { Turn::InheritedBelow });
         }
-        let is_covered = host.wider().any(|wider| wildcards.contains(&(holder, *gateway, *listener, &wider)));
-        is_covered.then_some(Turn::Covered)
+        let above = wildcards.get(&(holder, *gateway, *listener)).and_then(|wildcards| wildcards.narrowest_above(host));
+        above.map(|_| Turn::Covered)
     };
     claims.iter().map(|(route, site)| turn(*route, site).unwrap_or(Turn::Free)).collect()
 }
 
 /// The namespaces of the routes that held names until this settlement: by lists, which go before, and by the settlement before.
 #[derive(Default)]
-struct LastHolders<'a>([HolderNamespaces<'a>; 2]);
+struct LastHolders<'a> {
+    namespaces: [HolderNamespaces<'a>; 2],
+    /// The wildcards of both, by Gateway and port.
+    wildcards: HashMap<(&'a ObjectName, u16), HostIndex<&'a HostPattern>>,
+}
 
 impl<'a> LastHolders<'a> {
+    fn of(past: PastHolders<'a>) -> Self {
+        let namespaces = past.namespaces();
+        let mut wildcards: HashMap<(&ObjectName, u16), Vec<&HostPattern>> = HashMap::new();
+        for (gateway, ports) in namespaces.iter().flatten() {
+            for (port, names) in ports {
+                // `Any` is no name: it is there for all that a route claims, and not for those that it has let go.
+                let of_port = names.keys().copied().filter(|host| matches!(host, HostPattern::Wildcard(_)));
+                wildcards.entry((*gateway, *port)).or_default().extend(of_port);
+            }
+        }
+        let wildcards = wildcards.into_iter().map(|(at, hosts)| (at, HostIndex::of(hosts))).collect();
+        Self { namespaces, wildcards }
+    }
+
     /// That of a name, or of the narrowest wildcard above it; and whether it is that of the name itself.
-    fn of(&self, gateway: &ObjectName, port: u16, host: &HostPattern) -> Option<(&'a str, bool)> {
-        let at_port = || self.0.iter().filter_map(|all| all.get(gateway)?.get(&port));
+    fn holder(&self, gateway: &ObjectName, port: u16, host: &HostPattern) -> Option<(&'a str, bool)> {
+        let at_port = || self.namespaces.iter().filter_map(|all| all.get(gateway)?.get(&port));
         let holder = |host: &HostPattern| at_port().find_map(|names| names.get(host).copied());
-        at_port().next()?;
-        // `Any` is no name: it is there for all that a route claims, and not for those that it has let go.
-        let mut wider = host.wider().filter(|wider| *wider != HostPattern::Any);
-        holder(host).map(|own| (own, true)).or_else(|| wider.find_map(|wider| Some((holder(&wider)?, false))))
+        if let Some(own) = holder(host) {
+            return Some((own, true));
+        }
+        let above = self.wildcards.get(&(gateway, port))?.narrowest_above(host)?;
+        Some((holder(above)?, false))
     }
 }

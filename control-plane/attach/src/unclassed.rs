@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 
-use crate::budget::{MAX_IN_ALL, MAX_OF_NAMESPACE};
 use crate::claims::ClaimRights;
 use crate::holders::{FormerHolders, HeldName};
 use crate::host::HostPattern;
 use crate::input::GatewayObjects;
 use crate::name::{ObjectName, RouteKind};
+use crate::name_budget::{MAX_IN_ALL, MAX_OF_NAMESPACE};
 use crate::route::JudgedRoute;
 
 /// The holders of a judgement with those of before at such Gateways, as far as their routes go on to claim the names.

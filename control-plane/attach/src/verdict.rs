@@ -1,6 +1,6 @@
 //! Verdicts: what status says of each object.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use portcullis_api::PolicyInEffect;
 use portcullis_gateway_api::ParentReference;
@@ -93,6 +93,9 @@ pub(crate) struct ParentAttachment {
     pub(crate) listeners: Result<Attachment, Rejection>,
 }
 
+/// Listeners and the routes that hold host names there, by the indices of Gateway, listener and route.
+type HeldListeners = HashSet<(usize, usize, usize)>;
+
 pub(crate) fn class_verdict(judged: &JudgedClass<'_>) -> ClassVerdict {
     let metadata = &judged.class.metadata;
     ClassVerdict { name: metadata.name.clone(), generation: metadata.generation, conditions: judged.conditions() }
@@ -113,16 +116,18 @@ pub(crate) fn route_verdicts(
     credentials: CredentialGrants<'_>,
 ) -> RouteVerdicts {
     let mut verdicts: Vec<RouteVerdict> = routes.iter().map(without_parents).collect();
+    let held_at = held_listeners(claims);
     let mut attached: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
     for attachment in attachments {
         let (Some(route), Some(verdict)) = (routes.get(attachment.route), verdicts.get_mut(attachment.route)) else {
             continue;
         };
         let Some(parent) = route.parents.get(attachment.parent) else { continue };
-        let accepted = accepted(attachment, route, routes, gateways, (claims, plain));
+        let accepted = accepted(attachment, route, routes, gateways, (claims, plain, &held_at));
         if accepted.status {
             let listeners = attachment.listeners.iter().flatten();
-            for (listener, _) in listeners.filter(|(at, hosts)| has_any(attachment, *at, hosts, gateways, claims)) {
+            let has_any = |at: usize| is_plain(attachment.gateway, at, gateways) || has_held(attachment, at, &held_at);
+            for (listener, _) in listeners.filter(|(at, _)| has_any(*at)) {
                 attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
             }
         }
@@ -195,7 +200,7 @@ fn accepted(
     route: &JudgedRoute<'_>,
     routes: &[JudgedRoute<'_>],
     gateways: &[JudgedGateway<'_>],
-    (claims, plain): (&HostClaims<'_>, &PlainHttp<'_>),
+    (claims, plain, held_at): (&HostClaims<'_>, &PlainHttp<'_>, &HeldListeners),
 ) -> ConditionVerdict {
     let listeners = match (attachment.listeners.as_ref(), route.refusal_at(attachment.gateway)) {
         (Ok(listeners), None) => listeners,
@@ -210,6 +215,8 @@ fn accepted(
     if is_plain_only {
         messages.push("plain HTTP never leads to a kube-apiserver: requests get 308 or 404".to_owned());
     }
+    // A name of which there is no copy here may be held at the listener by another parent reference.
+    let has_host = listeners.iter().any(|(listener, _)| has_held(attachment, *listener, held_at));
     let (mut own, mut is_isolated_only) = (Vec::new(), true);
     for (listener, host) in
         listeners.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (listener, host)))
@@ -231,7 +238,7 @@ fn accepted(
         }
     }
     messages.dedup();
-    if own.is_empty() && !is_plain_only {
+    if !has_host && !is_plain_only {
         let reason = if is_isolated_only { "NoMatchingListenerHostname" } else { "HostnameConflict" };
         return ConditionVerdict::fails("Accepted", &Rejection::new(reason, messages.join("; ")));
     }
@@ -251,17 +258,18 @@ fn accepted(
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
 }
 
-/// Whether a route has one of its host names at a listener, or gets the redirects of plain HTTP there.
-fn has_any(
-    attachment: &ParentAttachment,
-    listener: usize,
-    hosts: &[HostPattern],
-    gateways: &[JudgedGateway<'_>],
-    claims: &HostClaims<'_>,
-) -> bool {
-    let holder = |host: &HostPattern| claims.holders.get(&(attachment.gateway, listener, host.clone()));
-    is_plain(attachment.gateway, listener, gateways)
-        || hosts.iter().any(|host| holder(host) == Some(&Holder::Route(attachment.route)))
+/// The listeners at which routes hold host names.
+fn held_listeners(claims: &HostClaims<'_>) -> HeldListeners {
+    let of_route = |(site, holder): (&Site, &Holder<'_>)| match holder {
+        Holder::Route(route) => Some((site.0, site.1, *route)),
+        Holder::Wider(_) | Holder::Cluster(_) | Holder::Listener(_) => None,
+    };
+    claims.holders.iter().filter_map(of_route).collect()
+}
+
+/// Whether a route holds a host name at a listener of its parent.
+fn has_held(attachment: &ParentAttachment, listener: usize, held_at: &HeldListeners) -> bool {
+    held_at.contains(&(attachment.gateway, listener, attachment.route))
 }
 
 fn is_plain(gateway: usize, listener: usize, gateways: &[JudgedGateway<'_>]) -> bool {

@@ -3,6 +3,7 @@
 mod backends;
 mod parent;
 mod rules;
+mod shared_hosts;
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,15 @@ use portcullis_gateway_api::{HttpRoute, ObjectMeta, ParentReference, TlsRoute};
 use crate::condition::{Note, Rejection};
 use crate::grants::Grants;
 use crate::host::HostPattern;
+use crate::host_index::HostIndex;
 use crate::input::{GatewayObjects, Inventory};
 use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::upstream::JudgedUpstreams;
 
 use backends::Referable;
 pub use backends::{ServedBackend, WeightedBackend};
-pub(crate) use parent::{Attachment, GatewaysByName, attach_parent, means};
+pub(crate) use parent::{Attachment, ParentGateways, means};
+pub(crate) use shared_hosts::{SharedCount, SharedHosts};
 
 /// A route and what its own fields say, whatever it attaches to.
 pub(crate) struct JudgedRoute<'a> {
@@ -26,7 +29,7 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) metadata: &'a ObjectMeta,
     pub(crate) parents: &'a [ParentReference],
     /// Its host names; `None` are those of the listener.
-    pub(crate) hosts: Option<Vec<HostPattern>>,
+    pub(crate) hosts: Option<HostIndex<HostPattern>>,
     /// The servers that can be used.
     pub(crate) backends: Vec<WeightedBackend>,
     /// The weight of the others: their share of connections or requests is refused.
@@ -96,7 +99,7 @@ fn new<'a>(
         metadata,
         parents,
         // A route of which no host name can be read has none, and not the listener's.
-        hosts: (!hostnames.is_empty()).then_some(hosts),
+        hosts: (!hostnames.is_empty()).then(|| HostIndex::of(hosts)),
         backends: Vec::new(),
         refused_weight: 0,
         refusal,

@@ -202,6 +202,65 @@ fn held_names_count_once_and_copies_refuse_no_route() {
     assert!(found.holders == attached(&before, &inventory()).holders, "they are where they were");
 }
 
+/// As many names as a namespace may have at a Gateway, of routes of a kind with these parent references beside that to all listeners.
+fn full_namespace(kind: &str, sections: &[&str]) -> Vec<Value> {
+    let parent = |section: &&str| json!({"name": "g", "namespace": INFRA, "sectionName": section});
+    let of = |number: usize| {
+        let hosts: Vec<String> = (0..1_024).map(|host| format!("x{number}-{host}.test")).collect();
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let mut route = route((&format!("old{number}"), "1"), "b", 2020, &hosts);
+        route["kind"] = json!(kind);
+        route["spec"]["parentRefs"].as_array_mut().unwrap().extend(sections.iter().map(parent));
+        route
+    };
+    (0..16).map(of).collect()
+}
+
+#[test]
+fn plain_listener_refuses_no_route_that_holds_its_names() {
+    let of = |listeners: Value| [vec![gateway(&listeners)], full_namespace("HTTPRoute", &[])].concat();
+    let (plain, https) = (listener("a", 80, "HTTP", ""), listener("l", 443, "HTTPS", ""));
+    let before = of(json!([https]));
+    let expected = ["route old0 Accepted True", "route old15 Accepted True", "bound l x15-1023.test old15"];
+    assert_among("without it", &lines(&attached(&before, &inventory())), &expected);
+    let newest = of(json!([plain, https]));
+    for (why, found) in [("an edit", after(&before, &newest)), ("at once", attached(&newest, &inventory()))] {
+        let found = lines(&found);
+        assert_among(why, &found, &expected);
+        assert!(!found.iter().any(|line| line.contains("TooManyHostnames")), "{why}");
+    }
+}
+
+#[test]
+fn second_reference_to_a_listener_refuses_no_route() {
+    let of = |sections: &[&str]| {
+        let listeners = with_listeners(&[("l", 443, "")]);
+        [vec![listeners], full_namespace("TLSRoute", sections)].concat()
+    };
+    for found in [after(&of(&[]), &of(&["l", "l"])), attached(&of(&["l"]), &inventory())] {
+        let found = lines(&found);
+        let expected = ["route old0 Accepted True", "route old0#l Accepted True", "route old15#l Accepted True"];
+        assert_among("it is named again", &found, &expected);
+        assert_among(
+            "it is named again",
+            &found,
+            &["bound l x15-1023.test old15", "listener l kinds TLSRoute routes 16"],
+        );
+        assert!(!found.iter().any(|line| line.contains("Accepted False")), "each parent accepts it");
+    }
+}
+
+#[test]
+fn copies_take_no_room_from_names() {
+    let hosts: Vec<String> = (0..1_024).map(|host| format!("x{host}.d.c.b.a.test")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let nested = [("l", ""), ("m", "*.test"), ("n", "*.a.test"), ("o", "*.b.a.test"), ("p", "*.c.b.a.test")];
+    let listeners: Vec<_> = nested.iter().map(|(name, host)| (*name, 443, *host)).collect();
+    let found = attached(&[with_listeners(&listeners), young(&hosts)], &inventory());
+    let expected = ["route young Accepted True", "bound p x0.d.c.b.a.test young", "bound p x1023.d.c.b.a.test young"];
+    assert_among("wider listeners are first", &lines(&found), &expected);
+}
+
 #[test]
 fn statuses_list_the_names_that_routes_hold() {
     let listeners = [("l", 443, ""), ("n", 443, "*.n.test"), ("m", 8443, "")];

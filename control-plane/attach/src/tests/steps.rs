@@ -5,8 +5,10 @@ use std::cell::Cell;
 /// A step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// A comparison of host names.
+    /// A comparison of host names, or a look for one above another one.
     Host,
+    /// A host name of a route that is listed at a listener.
+    Name,
     /// A look at a grant, or for one.
     Grant,
     /// A comparison of a selector with a namespace.
@@ -16,7 +18,7 @@ pub(crate) enum Step {
 }
 
 thread_local! {
-    static STEPS: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
+    static STEPS: Cell<[u64; 5]> = const { Cell::new([0; 5]) };
 }
 
 /// Counts a step.
@@ -28,7 +30,7 @@ pub(crate) fn count(step: Step) {
 
 /// The number of such steps that something needs.
 pub(crate) fn steps(step: Step, run: impl FnOnce()) -> u64 {
-    STEPS.set([0; 4]);
+    STEPS.set([0; 5]);
     run();
     STEPS.get()[step as usize]
 }

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::bounds::{names, route, wide_gateway};
 use super::steps::{Step, steps};
-use super::world::{INFRA, class, gateway, http_route, inventory, listener, object, read};
-use crate::{FormerCertificates, attach, referred_contents};
+use super::world::{HOME, INFRA, class, gateway, http_route, inventory, listener, object, read, tls_route};
+use crate::{FormerCertificates, Inventory, attach, referred_contents};
 
 /// The comparisons of host names for this many routes, with as many clusters, at listeners that share a port.
 fn work(count: usize) -> u64 {
@@ -99,4 +100,60 @@ fn selector_is_compared_once_with_a_namespace() {
         steps(Step::Selector, || drop(attach(&objects, &inventory)))
     };
     assert_eq!((comparisons(2), comparisons(100)), (6, 6));
+}
+
+/// What a route of 1,000 names takes at this many Gateways of 64 listeners: comparisons, names that are listed, and names that it holds;
+/// first without a past, then with it.
+fn work_at_full_gateways(count: usize) -> [(u64, u64, usize); 2] {
+    let name = |index: usize| format!("g{index:02}");
+    let gateways = (0..count).map(|index| wide_gateway(&name(index)));
+    let mut wide = route(HOME, "wide", names("x", 1_000), 2024);
+    wide["spec"]["parentRefs"] = (0..count).map(|index| json!({"name": name(index), "namespace": INFRA})).collect();
+    let objects = read(&[class(), wide].into_iter().chain(gateways).collect::<Vec<_>>());
+    let of = |inventory: &Inventory| {
+        let count = |step: Step| steps(step, || drop(attach(&objects, inventory)));
+        (count(Step::Host), count(Step::Name), attach(&objects, inventory).holders.each().count())
+    };
+    let without = inventory();
+    let former_holders = attach(&objects, &without).holders;
+    [of(&without), of(&Inventory { former_holders, ..inventory() })]
+}
+
+#[test]
+fn names_beyond_the_bound_of_a_route_take_no_work() {
+    let (at_two, at_many) = (work_at_full_gateways(2), work_at_full_gateways(32));
+    for (two, many) in at_two.into_iter().zip(at_many) {
+        assert_eq!((two.2, many.2), (4_096, 4_096), "as many as a route may have");
+        // The last listener has room for some of them.
+        assert!(many.1 <= 5_000 && many.1 <= two.1 + 1, "{many:?} names are listed at 32 Gateways, and {two:?} at two");
+        assert!(many.0 < two.0 * 3 / 2, "{two:?} steps for two Gateways, and {many:?} for 32");
+    }
+}
+
+/// The comparisons for names with this many labels below wildcards of clusters, listeners and another tenant, at all of which each is
+/// looked for.
+fn work_for_labels(count: usize) -> u64 {
+    let listeners = [("l", ""), ("m", "*.test"), ("n", "*.b.test")];
+    let listeners: Vec<Value> = listeners.iter().map(|(name, host)| listener(name, 443, "TLS", host)).collect();
+    let labels = "a.".repeat(count - 2);
+    let hosts: Vec<String> = (0..200).map(|index| format!("x{index}.{labels}test")).collect();
+    let of_team = |name: &str, hosts: &[&str]| {
+        let mut route = tls_route(name, hosts, &["c2"]);
+        route["metadata"]["namespace"] = json!(name);
+        route
+    };
+    let narrow: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let mut routes = [of_team("team-a", &["*.test", "*.b.test"]), of_team("team-b", &narrow)];
+    routes[1]["spec"]["parentRefs"][0]["sectionName"] = json!("m");
+    let documents: Vec<Value> = [class(), gateway(&json!(listeners))].into_iter().chain(routes).collect();
+    let (objects, inventory) = (read(&documents), inventory());
+    let attached = attach(&objects, &inventory);
+    assert!(format!("{:?}", attached.routes).contains("has a wildcard above it"), "they are lost");
+    steps(Step::Host, || drop(attach(&objects, &inventory)))
+}
+
+#[test]
+fn work_for_a_name_is_the_same_whatever_its_labels() {
+    let (few, many) = (work_for_labels(4), work_for_labels(100));
+    assert!(few > 400 && many < few * 3 / 2, "{few} steps for 4 labels, and {many} for 100");
 }
