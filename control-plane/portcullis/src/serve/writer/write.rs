@@ -73,6 +73,7 @@ fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_api::PolicyKind;
     use serde_json::json;
 
     use super::*;
@@ -84,7 +85,7 @@ mod tests {
             Error::Api(serde_json::from_value(status).unwrap())
         };
         for (kind, code, outcome) in [
-            (WatchedKind::DispatchPolicy, 500, WriteOutcome::Failed),
+            (WatchedKind::Policy(PolicyKind::Dispatch), 500, WriteOutcome::Failed),
             (WatchedKind::HttpRoute, 500, WriteOutcome::Failed),
             (WatchedKind::UpstreamCluster, 500, WriteOutcome::Away),
             (WatchedKind::HttpRoute, 503, WriteOutcome::Away),
