@@ -25,10 +25,6 @@ enum UnreadRoom {
     OfInstance(InstanceRoom),
 }
 
-/// The room of a message until it is decoded: of its peer's, of its instance's or its Gateway's namespace's, and of that of all network
-/// peers.
-pub(super) type MessageRoom = Vec<OwnedSemaphorePermit>;
-
 /// Bounds of a [`Quota`].
 pub(super) struct QuotaBounds {
     pub(super) connections: usize,
