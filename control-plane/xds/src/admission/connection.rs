@@ -106,7 +106,7 @@ impl Peers {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) peers: Arc<Peers>,
-    quota: Arc<Quota>,
+    pub(super) quota: Arc<Quota>,
     /// The share of its instance, if it belongs to one.
     pub(super) instance: Option<Arc<Quota>>,
     /// The part that it shares with other Envoys of its Gateway's namespace.
