@@ -40,8 +40,10 @@ pub struct Limits {
     pub receiving_per_instance: usize,
     /// The same of all network peers together.
     pub receiving_of_all: usize,
-    /// How long a large message may take from its beginning to its end.
+    /// How long a large message may take from its beginning to its end, without the time in which this process does not read it.
     pub message_time: Duration,
+    /// How long the room of a large message may be kept in that time, and until the message is decoded.
+    pub message_wait: Duration,
     /// Bytes of a stream of health reports before its node is let in.
     pub health_introduction: usize,
     /// Bytes of a health report.
@@ -116,6 +118,7 @@ impl Default for Limits {
             receiving_per_instance: 32 << 20,
             receiving_of_all: 256 << 20,
             message_time: Duration::from_secs(30),
+            message_wait: Duration::from_secs(90),
             health_introduction: 256 << 10,
             report: 8 << 20,
             activity: 1 << 20,

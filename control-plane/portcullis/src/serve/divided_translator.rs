@@ -50,10 +50,10 @@ impl Division {
         self.own.contains_key(&part)
     }
 
-    /// The settings of all for the parts that have no others.
-    fn shared(&self) -> (Vec<Vec<usize>>, Vec<bool>) {
-        let shared =
-            |parts: &Vec<usize>| -> Vec<usize> { parts.iter().copied().filter(|part| !self.has_own(*part)).collect() };
+    /// The settings of all for those of the wanted parts that have no others.
+    fn shared(&self, is_wanted: &impl Fn(usize) -> bool) -> (Vec<Vec<usize>>, Vec<bool>) {
+        let is_shared = |part: &usize| is_wanted(*part) && !self.has_own(*part);
+        let shared = |parts: &Vec<usize>| -> Vec<usize> { parts.iter().copied().filter(is_shared).collect() };
         let of: Vec<Vec<usize>> = self.of.iter().map(shared).collect();
         let foreign = self.of.iter().zip(&of).map(|(all, shared)| !all.is_empty() && shared.is_empty());
         let foreign = foreign.collect();
@@ -64,12 +64,24 @@ impl Division {
 impl DividedTranslator {
     /// Translates all objects. `input` has the settings of all.
     pub(crate) fn translate(&mut self, input: &Input<'_>, division: &Division) -> PartedTranslation {
-        self.own.retain(|instance, _| division.own.values().any(|own| own.instance == *instance));
-        let (of, foreign) = division.shared();
+        self.translate_for(input, division, |_| true)
+    }
+
+    /// Translates for the Envoys of some parts. The names of all other objects are closed to them, and the groups of other parts are not
+    /// to be served.
+    pub(super) fn translate_for(
+        &mut self,
+        input: &Input<'_>,
+        division: &Division,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> PartedTranslation {
+        let own: Vec<_> = division.own.iter().filter(|(part, _)| is_wanted(**part)).collect();
+        self.own.retain(|instance, _| own.iter().any(|(_, own)| own.instance == *instance));
+        let (of, foreign) = division.shared(&is_wanted);
         let parts = Parts { count: division.count, of: &of, foreign: &foreign };
         let mut translation = self.shared.0.translate_parts(input, &parts);
         let mut diagnoses: BTreeMap<usize, Vec<Arc<Diagnosis>>> = BTreeMap::from([(0, translation.diagnoses.clone())]);
-        for (part, own) in &division.own {
+        for (part, own) in own {
             let of: Vec<Vec<usize>> =
                 division.of.iter().map(|parts| parts.contains(part).then_some(0).into_iter().collect()).collect();
             let foreign: Vec<bool> = of.iter().map(Vec::is_empty).collect();

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
 use portcullis_xds::{Membership, NodeInfo, ReportScope, StreamGuard, Unserved, View, Views};
@@ -7,25 +5,28 @@ use tokio::sync::watch;
 
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
 use super::instance_views::{claimed_instance, instance_view};
+use super::wanted_views::{WantedGuard, WantedView, WantedViews};
 
 /// Chooses the view of each Envoy by its Gateway, or by its instance and the build of its filter, and collects the Gateways and
-/// builds of all: only
-/// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+/// builds of those with a stream: only these are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
 /// One of a Gateway, too, but it never counts as one that keeps what it has of the `UpstreamClusters`.
 pub(crate) struct FilterViews {
-    wanted: watch::Sender<BTreeSet<FilterBuild>>,
+    wanted: watch::Sender<WantedViews>,
     claims: watch::Sender<GatewayClaims>,
 }
 
 impl Default for FilterViews {
     fn default() -> Self {
-        Self { wanted: watch::Sender::new(BTreeSet::new()), claims: watch::Sender::new(GatewayClaims::default()) }
+        Self {
+            wanted: watch::Sender::new(WantedViews::default()),
+            claims: watch::Sender::new(GatewayClaims::default()),
+        }
     }
 }
 
 impl FilterViews {
-    /// The builds other than the module.
-    pub(crate) fn wanted(&self) -> watch::Receiver<BTreeSet<FilterBuild>> {
+    /// The views for builds other than the module.
+    pub(crate) fn wanted(&self) -> watch::Receiver<WantedViews> {
         self.wanted.subscribe()
     }
 
@@ -79,15 +80,15 @@ impl Views for FilterViews {
         // The same holds for a tenant's Envoy of an instance.
         let unserved = if instance.is_some() { Unserved::Foreign } else { Unserved::Frozen };
         let filter = filter.map_err(unserved)?;
-        if filter != FilterBuild::default() {
-            self.wanted.send_if_modified(|wanted| wanted.insert(filter));
-        }
         Ok(instance.map_or_else(|| view_for(filter), |instance| instance_view(instance, filter)))
     }
 
     fn hold(&self, node: &NodeInfo, view: &View) -> StreamGuard {
-        let gateway = gateway_of_view(view.0.as_deref()?)?;
-        Some(Box::new(ClaimGuard::open(&self.claims, gateway, node)))
+        let name = view.0.as_deref()?;
+        match gateway_of_view(name) {
+            Some(gateway) => Some(Box::new(ClaimGuard::open(&self.claims, gateway, node))),
+            None => Some(Box::new(WantedGuard::open(&self.wanted, WantedView::of(name)?))),
+        }
     }
 
     /// Names of statistics are the same for all builds of the filter: the views of the module have all of them.
@@ -113,14 +114,23 @@ impl Views for FilterViews {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
+
     use portcullis_attach::ObjectName;
     use portcullis_filter_config::{NODE_GATEWAY, NODE_INSTANCE};
 
+    use super::super::wanted_views::GRACE;
     use super::*;
 
     fn node(metadata: &[(&str, &str)]) -> NodeInfo {
         let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata, ..NodeInfo::default() }
+    }
+
+    /// The views that are wanted so much later.
+    fn wanted(views: &FilterViews, later: Duration) -> BTreeSet<WantedView> {
+        views.wanted.borrow().at(Instant::now() + later)
     }
 
     fn frozen(views: &FilterViews, metadata: &[(&str, &str)]) -> String {
@@ -149,9 +159,10 @@ mod tests {
         drop(held);
         assert_eq!(views.claims().borrow().gateways().len(), 0);
         assert!(
-            views.hold(&bound, &View(None)).is_none() && views.hold(&bound, &view_for(FilterBuild::Wasm)).is_none()
+            views.hold(&bound, &View(None)).is_none()
+                && views.hold(&bound, &instance_view("a", FilterBuild::Module)).is_none()
         );
-        assert!(views.wanted().borrow().is_empty(), "Gateways are translated for the module alone");
+        assert!(wanted(&views, Duration::ZERO).is_empty(), "Gateways are translated for the module alone");
     }
 
     /// Else it would count as one that refuses each `UpstreamCluster`.
@@ -236,10 +247,25 @@ mod tests {
         let current = (NODE_CONFIG_VERSION, version.as_str());
         assert_eq!(views.view(&node(&[current])), Ok(View(None)));
         assert_eq!(views.view(&node(&[current, (NODE_FILTER, "module")])), Ok(View(None)));
-        assert!(views.wanted().borrow().is_empty());
         assert_eq!(views.view(&node(&[current, (NODE_FILTER, "wasm")])), Ok(View(Some("wasm".to_owned()))));
-        assert_eq!(*views.wanted().borrow(), BTreeSet::from([FilterBuild::Wasm]));
         assert!(views.view(&node(&[current, (NODE_FILTER, "x")])).is_err());
+    }
+
+    #[test]
+    fn build_is_wanted_as_long_as_an_envoy_of_it_has_a_stream() {
+        let views = FilterViews::default();
+        let version = CONFIG_VERSION.to_string();
+        let membership = Membership::Instances(["a".to_owned()].into());
+        let metadata = [(NODE_CONFIG_VERSION, version.as_str()), (NODE_INSTANCE, "a"), (NODE_FILTER, "wasm")];
+        let node = NodeInfo { membership, ..node(&metadata) };
+        let view = views.view(&node).unwrap();
+        assert!(wanted(&views, Duration::ZERO).is_empty(), "it has no stream");
+        let held = views.hold(&node, &view);
+        let of_a = BTreeSet::from([WantedView { filter: FilterBuild::Wasm, instance: Some("a".to_owned()) }]);
+        assert_eq!(wanted(&views, 10 * GRACE), of_a, "and for no other instance");
+        drop(held);
+        assert_eq!(wanted(&views, GRACE / 2), of_a, "it may come back");
+        assert!(wanted(&views, GRACE).is_empty());
     }
 
     #[test]
@@ -254,6 +280,5 @@ mod tests {
             let reason = frozen(&views, metadata);
             assert!(reason.contains(words) && reason.contains(NODE_CONFIG_VERSION), "{reason}");
         }
-        assert!(views.wanted().borrow().is_empty(), "nothing is translated for it");
     }
 }

@@ -7,10 +7,10 @@
 //! | put what they refer to in place of their references | `references` |
 //! | read keys of tokens from servers and issuers, and put them into the objects | `token_keys` |
 //! | have servers discovered, and put them into the objects | `discovery` |
-//! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
+//! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention`, and `filter_snapshots` for builds of the filter |
 //! | judge Gateways and routes, and have them served to their Envoys | `gateway_api`, `gateway_views` |
 //! | divide clusters among instances, each with Envoys of its own | `instance_views` |
-//! | serve the snapshot to each Envoy, by its Gateway, its instance or the build of its filter | `filter_views`, the crate portcullis-xds |
+//! | serve the snapshot to each Envoy, by its Gateway, its instance or the build of its filter | `filter_views`, `wanted_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `object_statuses`, `gateway_states`, `endpoint_reports`, `gateway_health`, `instance_status` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
@@ -30,6 +30,7 @@ mod edit_queue;
 mod edit_traces;
 mod endpoint_reports;
 mod explained_diagnoses;
+mod filter_snapshots;
 mod filter_views;
 pub(crate) mod fleet;
 mod gateway_api;
@@ -70,6 +71,7 @@ mod tls_connection;
 mod token_keys;
 mod turns;
 mod version;
+mod wanted_views;
 mod watchdog;
 mod writer;
 mod xds;

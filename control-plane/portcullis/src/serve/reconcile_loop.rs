@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_attach::ObjectName;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{Diagnosis, FilterBuild};
+use portcullis_translate::Diagnosis;
 use portcullis_xds::{Registry, Snapshot};
 use tokio::sync::watch;
 
@@ -21,6 +21,7 @@ use super::instance_views::{GatewayOwners, InstanceStates};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler};
 use super::state::{LastGood, SavedState, StateSender};
+use super::wanted_views::{WantedView, WantedViews, other_than};
 use super::watchdog::Watchdog;
 
 /// Receivers of the results.
@@ -85,24 +86,25 @@ impl ReconcileLoop {
     pub(super) async fn run(
         mut self,
         mut objects: watch::Receiver<Arc<ObjectSet>>,
-        mut filters: watch::Receiver<BTreeSet<FilterBuild>>,
+        mut filters: watch::Receiver<WantedViews>,
     ) {
         loop {
             let newest = objects.borrow_and_update().clone();
-            let wanted = filters.borrow_and_update().clone();
-            self.follow(newest, wanted, Instant::now()).await;
-            if !self.wait(&mut objects, &mut filters).await {
+            let now = Instant::now();
+            let wanted = filters.borrow_and_update().at(now);
+            self.follow(newest, wanted.clone(), now).await;
+            if !self.wait(&mut objects, (&wanted, &mut filters)).await {
                 return;
             }
         }
     }
 
-    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers or Gateways, or for an
-    /// expiry, which is past while edits wait; false if the senders are gone.
+    /// Waits for newer objects, for other wanted views, for other discovered servers or Gateways, or for an expiry, which is past while
+    /// edits wait; false if the senders are gone.
     async fn wait(
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
-        filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
+        (wanted, filters): (&BTreeSet<WantedView>, &mut watch::Receiver<WantedViews>),
     ) -> bool {
         let answers = &mut self.discovery.answers;
         let gateways = &mut self.gateways;
@@ -111,7 +113,7 @@ impl ReconcileLoop {
                 () = gateways.changed() => true,
                 changed = objects.changed() => changed.is_ok(),
                 changed = answers.changed() => changed.is_ok(),
-                changed = filters.changed() => changed.is_ok(),
+                is_open = other_than(wanted, filters) => is_open,
             }
         };
         match self.reconciler.next_expiry() {
@@ -120,7 +122,7 @@ impl ReconcileLoop {
         }
     }
 
-    async fn follow(&mut self, objects: Arc<ObjectSet>, filters: BTreeSet<FilterBuild>, now: Instant) {
+    async fn follow(&mut self, objects: Arc<ObjectSet>, wanted: BTreeSet<WantedView>, now: Instant) {
         self.outputs.metrics.source(objects.is_stale());
         let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
         if is_empty && self.last_good.snapshot.is_some() && !self.trusts_empty_source {
@@ -134,11 +136,11 @@ impl ReconcileLoop {
         let (demand, claimed) = self.gateways.newest();
         let doors_number = demand.as_ref().map_or(0, |newest| newest.doors_number);
         let gateways = (demand.map(|newest| newest.demand), claimed);
-        let mut outcome = self.reconcile(&objects, filters.clone(), gateways.clone(), now).await;
+        let mut outcome = self.reconcile(&objects, wanted.clone(), gateways.clone(), now).await;
         if let Ok(reconciled) = &outcome
             && self.discovery.want(&reconciled.wants, reconciled.gateways.0.is_some()).await
         {
-            outcome = self.reconcile(&objects, filters, gateways, now).await;
+            outcome = self.reconcile(&objects, wanted, gateways, now).await;
         }
         match outcome {
             Ok(mut reconciled) => {
@@ -177,7 +179,7 @@ impl ReconcileLoop {
     async fn reconcile(
         &mut self,
         objects: &Arc<ObjectSet>,
-        filters: BTreeSet<FilterBuild>,
+        wanted: BTreeSet<WantedView>,
         (demand, claimed): (Option<Arc<GatewayDemand>>, BTreeSet<ObjectName>),
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
@@ -186,7 +188,7 @@ impl ReconcileLoop {
         reconciler.serve_gateways(demand, claimed);
         let objects = Arc::clone(objects);
         let work = tokio::task::spawn_blocking(move || {
-            let result = reconciler.reconcile(&objects, &filters, now);
+            let result = reconciler.reconcile(&objects, &wanted, now);
             (reconciler, result)
         });
         let blocked = self.outputs.watchdog.block();

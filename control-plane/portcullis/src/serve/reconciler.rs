@@ -21,7 +21,7 @@ use super::divided_translator::{DividedTranslator, Division};
 use super::edit_queue::EditQueue;
 use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, diagnosis_of_file, locate};
-use super::filter_views::view_for;
+use super::filter_snapshots::FilterSnapshots;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
@@ -31,6 +31,7 @@ use super::instance_views::{
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
 use super::version;
+use super::wanted_views::WantedView;
 use super::xds_resources::{Retained, XdsResources};
 use crate::client_ca::check_client_ca;
 
@@ -56,22 +57,12 @@ pub(super) struct Reconciler {
     resources: XdsResources,
     served: ServedObjectCache,
     explained: ExplainedDiagnoses,
-    views: BTreeMap<FilterBuild, FilterSnapshot>,
-    /// Views that were served before this program started, until they are translated again.
-    resumed_views: BTreeMap<String, Snapshot>,
+    filters: FilterSnapshots,
+    /// The views of other builds of the filter.
+    wanted: BTreeSet<WantedView>,
     gateways: GatewaySnapshots,
     owners: InstanceOwners,
     instances: InstanceSnapshots,
-}
-
-/// The snapshot for Envoys with another build of the filter.
-#[derive(Default)]
-struct FilterSnapshot {
-    translator: DividedTranslator,
-    /// Objects that these Envoys are not served.
-    refused: BTreeSet<String>,
-    groups: KnownGroups,
-    resources: XdsResources,
 }
 
 /// The result of a set of objects.
@@ -146,7 +137,7 @@ impl Reconciler {
         let views = views.filter(|(name, _)| !is_other(name));
         Self {
             resources: XdsResources::resume(last_good.cloned().unwrap_or_default()),
-            resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
+            filters: FilterSnapshots::resume(views.map(|(name, view)| (name.to_owned(), view.clone()))),
             retention: Retention::new(grace_period),
             gateways: GatewaySnapshots::resume(last_good.into_iter().flat_map(Snapshot::views)),
             owners: InstanceOwners::resume(last_good),
@@ -170,12 +161,12 @@ impl Reconciler {
         self.gateways.take(demand, claimed);
     }
 
-    /// Translates a set of objects, for Envoys with the module and for Envoys with the builds of the filter in `filters`.
+    /// Translates a set of objects, for Envoys with the module and for the `wanted` views of Envoys with other builds of the filter.
     /// Diagnoses are in the order of the set's files, settings and clusters.
     pub(super) fn reconcile(
         &mut self,
         objects: &ObjectSet,
-        filters: &BTreeSet<FilterBuild>,
+        wanted: &BTreeSet<WantedView>,
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
         let mut stopwatch = Stopwatch::start();
@@ -197,8 +188,8 @@ impl Reconciler {
         let Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
-        let mut views = self.follow_instances(groups, &settings, FilterBuild::Module, now);
-        views.extend(self.follow_views((settings.as_ref(), &division), &documents, &retired, (filters, now)));
+        let mut views = self.follow_instances(groups, &settings, (FilterBuild::Module, None), now);
+        views.extend(self.follow_views((settings.as_ref(), &division), &documents, &retired, (wanted, now)));
         let division = (settings.as_ref(), &self.owners.gateway_division());
         views.extend(self.gateways.follow(division, self.retention.accepted(), &self.discovered, now));
         stopwatch.lap("translate");
@@ -302,71 +293,66 @@ impl Reconciler {
         Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) }
     }
 
-    /// The views of all instances, of the groups of each in their order.
+    /// The views of the instances of some parts, or of all, of the groups of each in their order.
     fn follow_instances(
         &mut self,
         groups: Vec<Vec<ResourceGroup>>,
         settings: &Settings,
-        filter: FilterBuild,
+        (filter, parts): (FilterBuild, Option<&BTreeSet<usize>>),
         now: Instant,
     ) -> Vec<(String, Snapshot)> {
         let tombstones = self.retention.tombstones(settings, filter);
         let of_instance = |(name, groups): (&String, _)| {
             (name.clone(), (self.owners.is_served(name).then_some(groups), self.owners.settings_of(name, settings)))
         };
-        let groups = self.owners.served().iter().zip(groups).map(of_instance).collect();
+        let groups = self.owners.served().iter().zip(groups).zip(1_usize..);
+        let of_parts = groups.filter(|(_, part)| parts.is_none_or(|parts| parts.contains(part)));
+        let groups = of_parts.map(|(one, _)| of_instance(one)).collect();
         let parts = InstanceParts { filter, groups, tombstones, replaced: self.retention.replaced() };
         self.instances.follow(parts, now)
     }
 
-    /// Translates for the other builds of the filter.
+    /// Translates for the other builds of the filter, as far as Envoys have them.
     fn follow_views(
         &mut self,
         (settings, division): (&Settings, &Division),
         documents: &[Arc<Value>],
         retired: &[Arc<Resource>],
-        (filters, now): (&BTreeSet<FilterBuild>, Instant),
+        (wanted, now): (&BTreeSet<WantedView>, Instant),
     ) -> Vec<(String, Snapshot)> {
+        let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        for name in before.difference(wanted).filter_map(WantedView::name) {
+            self.instances.forget(&name);
+        }
+        let builds = self.wanted_parts();
+        self.filters.keep(&builds);
         let mut views = Vec::new();
-        for filter in filters {
-            let Some(name) = view_for(*filter).0 else { continue };
-            let resumed = self.resumed_views.remove(&name);
-            let view = self.views.entry(*filter).or_insert_with(|| FilterSnapshot::resume(resumed));
-            let tombstones = self.retention.tombstones(settings, *filter);
-            let input = Input { settings, clusters: documents, filter: *filter };
-            let (snapshot, groups) = view.follow((&input, division), Retained { tombstones: &tombstones, retired });
-            views.push((name, snapshot));
-            views.extend(self.follow_instances(groups, settings, *filter, now));
+        for (filter, parts) in builds {
+            let tombstones = self.retention.tombstones(settings, filter);
+            let input = Input { settings, clusters: documents, filter };
+            let retained = Retained { tombstones: &tombstones, retired };
+            let (free, groups) = self.filters.follow((&input, division), &parts, retained);
+            views.extend(free);
+            views.extend(self.follow_instances(groups, settings, (filter, Some(&parts)), now));
         }
         views
     }
-}
 
-impl FilterSnapshot {
-    fn resume(last_good: Option<Snapshot>) -> Self {
-        Self { resources: XdsResources::resume(last_good.unwrap_or_default()), ..Self::default() }
-    }
-
-    /// The snapshot of the first part, and the groups of the others.
-    fn follow(
-        &mut self,
-        (input, division): (&Input<'_>, &Division),
-        retained: Retained<'_>,
-    ) -> (Snapshot, Vec<Vec<ResourceGroup>>) {
-        let (translation, groups) = first_part(self.translator.translate(input, division));
-        let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
-        for name in BTreeSet::difference(&refused, &self.refused) {
-            tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");
+    /// The parts of the wanted views, by build; none of an instance that is not served.
+    fn wanted_parts(&self) -> BTreeMap<FilterBuild, BTreeSet<usize>> {
+        let parts: BTreeMap<&str, usize> = self.owners.served().iter().map(String::as_str).zip(1..).collect();
+        let mut builds: BTreeMap<FilterBuild, BTreeSet<usize>> = BTreeMap::new();
+        for WantedView { filter, instance } in &self.wanted {
+            if let Some(part) = instance.as_deref().map_or(Some(0), |instance| parts.get(instance).copied()) {
+                builds.entry(*filter).or_default().insert(part);
+            }
         }
-        self.refused = refused;
-        let change = self.groups.follow(&translation.groups);
-        self.resources.follow(&translation.groups, &change, retained);
-        (self.resources.snapshot().clone(), groups)
+        builds
     }
 }
 
 /// The translation of the first part, and the groups of the others.
-fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>>) {
+pub(super) fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>>) {
     let PartedTranslation { groups, diagnoses } = parted;
     let mut groups = groups.into_iter();
     let first = groups.next().unwrap_or_default();

@@ -65,9 +65,14 @@ impl InstanceRoom {
         Self { own_bytes, own: ByteRoom::new(own_bytes), beyond, rest: Arc::clone(rest) }
     }
 
+    /// Whether a response is larger than the own part, and needs the common rest.
+    pub(super) fn is_beyond_own(&self, bytes: usize) -> bool {
+        bytes > self.own_bytes
+    }
+
     /// Waits for room for so many bytes, in whichever part comes first.
     pub(super) async fn take(&self, bytes: usize) -> Vec<OwnedSemaphorePermit> {
-        if bytes > self.own_bytes {
+        if self.is_beyond_own(bytes) {
             return self.take_of_rest(bytes).await;
         }
         tokio::select! {

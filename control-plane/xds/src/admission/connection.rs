@@ -8,10 +8,11 @@ use tonic::Status;
 use tonic::codegen::http;
 
 use super::common_room::{ByteRoom, CommonRest};
+use super::held_messages::{HeldMessages, MessageRoom, ProcessTime};
 use super::name_room::NameRoom;
 use super::namespace_room::{NamespacePart, NamespaceParts};
-use super::quota::{MessageRoom, Quota, QuotaBounds, QuotaTable};
-use super::reading::{ResponseRoom, UnreadOfStream, UnreadResponses};
+use super::quota::{Quota, QuotaBounds, QuotaTable};
+use super::reading::{UnreadOfStream, UnreadResponses};
 use super::waits::{Wait, Waits};
 use crate::limits::{Limits, Rejection};
 use crate::lock::lock;
@@ -70,6 +71,7 @@ impl Peers {
             streams: AtomicUsize::new(0),
             idle_looks: AtomicU32::new(0),
             unread: Arc::default(),
+            messages: Arc::default(),
             named: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
@@ -104,9 +106,9 @@ impl Peers {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) peers: Arc<Peers>,
-    quota: Arc<Quota>,
+    pub(super) quota: Arc<Quota>,
     /// The share of its instance, if it belongs to one.
-    instance: Option<Arc<Quota>>,
+    pub(super) instance: Option<Arc<Quota>>,
     /// The part that it shares with other Envoys of its Gateway's namespace.
     gateways: Option<Arc<NamespacePart>>,
     waits: Arc<Waits>,
@@ -115,6 +117,7 @@ pub(crate) struct Connection {
     /// Looks that found no such stream, since there was one.
     idle_looks: AtomicU32,
     unread: Arc<UnreadResponses>,
+    messages: Arc<HeldMessages>,
     /// Whether there was one.
     named: AtomicBool,
     closed: AtomicBool,
@@ -191,7 +194,7 @@ impl Connection {
     }
 
     /// The quotas against which it counts.
-    fn quotas(&self) -> impl Iterator<Item = &Quota> {
+    pub(super) fn quotas(&self) -> impl Iterator<Item = &Quota> {
         std::iter::once(&self.quota).chain(&self.instance).map(AsRef::as_ref)
     }
 
@@ -210,9 +213,12 @@ impl Connection {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether a response is not read although its time is over.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.unread.is_overdue(Instant::now())
+    /// The fault of a response that is not read, or of a large message that has room, although its time is over.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<Rejection> {
+        if self.unread.is_overdue(now) {
+            return Some(Rejection::Unread);
+        }
+        self.messages.is_overdue(&self.peers.limits, now).then_some(Rejection::Message)
     }
 
     /// Whether no stream names its node, or none has for a while: a gateway whose filter reports opens a stream for each report.
@@ -229,11 +235,11 @@ impl Connection {
 
 /// A stream or an exchange, counted until the last reference is dropped.
 pub(crate) struct Admission {
-    connection: Arc<Connection>,
+    pub(super) connection: Arc<Connection>,
     is_exchange: bool,
     is_admitted: AtomicBool,
     names: Mutex<NameRoom>,
-    unread: UnreadOfStream,
+    pub(super) unread: UnreadOfStream,
 }
 
 impl Drop for Admission {
@@ -271,7 +277,13 @@ impl Admission {
 
     /// A wait of the stream for this process, which is no fault of the peer.
     pub(super) fn begin_wait(&self) -> Wait {
-        self.connection.waits.begin()
+        self.connection.waits.begin(self.process_time())
+    }
+
+    /// Time in which the stream does not read its messages, because it waits for something else. No large message of the connection
+    /// takes it of its peer.
+    pub(crate) fn process_time(&self) -> ProcessTime {
+        self.connection.messages.wait(Instant::now())
     }
 
     /// Whether a stream of the connection had to wait within a time before `now`.
@@ -305,42 +317,20 @@ impl Admission {
         self.connection.close();
     }
 
-    /// Waits until the peer, and its instance, may have so many bytes more unread. They count until the result is dropped, for which
-    /// there is a time.
-    pub(crate) async fn unread(&self, bytes: usize) -> ResponseRoom {
-        let mut permits = Vec::new();
-        for quota in self.connection.quotas() {
-            permits.extend(quota.unread(bytes).await);
-        }
-        self.unread.add(bytes, permits, self.limits())
-    }
-
-    /// Whether a response has room, and is not read yet.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.unread.is_any()
-    }
-
-    /// Most bytes of the resources of a response that can be divided: with their names and versions an instance goes on with the part
-    /// that no other one uses.
-    pub(crate) fn most_of_response(&self) -> usize {
-        if self.connection.instance.is_some() { self.limits().unread_kept_per_instance / 2 } else { usize::MAX }
-    }
-
     /// Waits until the peer, its instance and all together may have a message of so many bytes more. It counts until the result is
-    /// dropped. In this order, so that a peer that waits for its own room keeps nothing of what is common.
-    pub(super) async fn receive(&self, bytes: usize) -> MessageRoom {
-        let mut room = MessageRoom::new();
-        if self.connection.peer == Peer::Local {
-            return room;
+    /// dropped, for which there is a time. In this order, so that a peer that waits for its own room keeps nothing of what is common.
+    pub(crate) async fn receive(&self, bytes: usize) -> MessageRoom {
+        let (connection, mut permits) = (&self.connection, Vec::new());
+        if connection.peer != Peer::Local {
+            for quota in connection.quotas() {
+                permits.extend(quota.receive(bytes).await);
+            }
+            if let Some(part) = &connection.gateways {
+                permits.extend(part.receiving.take(bytes).await);
+            }
+            permits.extend(connection.peers.receiving.take(bytes).await);
         }
-        for quota in self.connection.quotas() {
-            room.extend(quota.receive(bytes).await);
-        }
-        if let Some(part) = &self.connection.gateways {
-            room.extend(part.receiving.take(bytes).await);
-        }
-        room.extend(self.connection.peers.receiving.take(bytes).await);
-        room
+        connection.messages.add(permits, Instant::now())
     }
 
     /// Whether the stream may have so many bytes of names that no resource has. They count until it ends, but for `free` ones, which

@@ -4,11 +4,13 @@ mod arrival;
 mod common_room;
 mod connection;
 mod connection_table;
+mod held_messages;
 mod name_room;
 mod namespace_room;
 mod quota;
 mod reading;
 mod receiving;
+mod response_room;
 mod rest;
 #[cfg(test)]
 mod tests;

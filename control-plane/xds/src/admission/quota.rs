@@ -25,10 +25,6 @@ enum UnreadRoom {
     OfInstance(InstanceRoom),
 }
 
-/// The room of a message until it is decoded: of its peer's, of its instance's or its Gateway's namespace's, and of that of all network
-/// peers.
-pub(super) type MessageRoom = Vec<OwnedSemaphorePermit>;
-
 /// Bounds of a [`Quota`].
 pub(super) struct QuotaBounds {
     pub(super) connections: usize,
@@ -100,6 +96,8 @@ pub(super) struct Quota {
     pub(super) names: Arc<Semaphore>,
     /// Streams that may still have a free part of these.
     pub(super) free_names: Arc<Semaphore>,
+    /// Of a peer, its turn with a response beyond its room.
+    beyond: Arc<Semaphore>,
 }
 
 impl Quota {
@@ -114,6 +112,7 @@ impl Quota {
             work: Mutex::new(Bucket::new(bounds.work.as_secs_f64(), bounds.work_per_second)),
             names: Arc::new(Semaphore::new(units(bounds.names))),
             free_names: Arc::new(Semaphore::new(bounds.free_names)),
+            beyond: Arc::new(Semaphore::new(1)),
             bounds,
         }
     }
@@ -149,6 +148,20 @@ impl Quota {
             UnreadRoom::OfPeer(room) => room.take(bytes).await.into_iter().collect(),
             UnreadRoom::OfInstance(room) => room.take(bytes).await,
         }
+    }
+
+    /// Whether a response needs more than the part that the instance has for itself.
+    pub(super) fn is_beyond_own(&self, bytes: usize) -> bool {
+        match &self.bounds.unread {
+            UnreadRoom::OfPeer(_) => false,
+            UnreadRoom::OfInstance(room) => room.is_beyond_own(bytes),
+        }
+    }
+
+    /// Waits for the turn with a response beyond the room of the peer, behind those who came before.
+    pub(super) async fn turn_beyond(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.beyond).acquire_owned().await.ok()
     }
 
     /// Waits for room for a message of so many bytes; one that is larger than all room goes alone.

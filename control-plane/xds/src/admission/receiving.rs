@@ -1,19 +1,20 @@
 //! Large messages of a peer, on their way and until they are decoded: each peer, each instance and all together have a bounded number of
-//! bytes of them in memory, and one has a bounded time until it is whole.
+//! bytes of them in memory, and one has a bounded time until it is whole ([`super::held_messages`]).
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use http_body_util::{BodyStream, StreamBody};
 use hyper::body::Frame;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 
 use super::connection::Admission;
-use super::quota::MessageRoom;
+use super::held_messages::MessageRoom;
 use crate::limits::Rejection;
 
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
@@ -45,8 +46,8 @@ struct BegunMessage {
     number: u64,
     /// Bytes of it that are missing.
     missing: usize,
-    /// The room of a large one, and when it has to be whole.
-    room: Option<(MessageRoom, Instant)>,
+    /// The room of a large one.
+    room: Option<MessageRoom>,
     /// Bytes that came behind a large one.
     rest: Bytes,
 }
@@ -94,8 +95,9 @@ impl BegunMessage {
                 self.room = Some(room_of(length, admission).await);
             }
         } else if self.missing == 0
-            && let Some((room, _)) = self.room.take()
+            && let Some(room) = self.room.take()
         {
+            room.end_peers_time(Instant::now());
             data = Bytes::from_owner(LastBytes { data, _room: room });
         }
         Some(Ok(Frame::data(data)))
@@ -110,13 +112,18 @@ impl BegunMessage {
         if !self.rest.is_empty() {
             return Some(Ok(Frame::data(std::mem::take(&mut self.rest))));
         }
-        let Some((_, deadline)) = &self.room else { return frames.next().await };
-        match timeout_at(*deadline, frames.next()).await {
-            Ok(next) => next,
-            Err(_) => {
+        let Some(room) = &self.room else { return frames.next().await };
+        let left = || room.left(admission.limits(), Instant::now());
+        let mut next = pin!(frames.next());
+        loop {
+            if let Ok(next) = timeout(left(), next.as_mut()).await {
+                return next;
+            }
+            // There is more time than before if the stream was not read for a while.
+            if left().is_zero() {
                 admission.rejected(Rejection::Message);
                 admission.close_connection();
-                Some(Err(Status::deadline_exceeded("a message takes too long")))
+                return Some(Err(Status::deadline_exceeded("a message takes too long")));
             }
         }
     }
@@ -146,17 +153,16 @@ impl BegunMessage {
     }
 }
 
-/// Waits for the room of a message. Returns it, and when the message has to be whole.
-async fn room_of(length: usize, admission: &Admission) -> (MessageRoom, Instant) {
+/// Waits for the room of a message, whose time then begins.
+async fn room_of(length: usize, admission: &Admission) -> MessageRoom {
     let mut room = pin!(admission.receive(length));
-    let room = match room.as_mut().now_or_never() {
+    match room.as_mut().now_or_never() {
         Some(room) => room,
         None => {
             let _wait = admission.begin_wait();
             room.await
         }
-    };
-    (room, Instant::now() + admission.limits().message_time)
+    }
 }
 
 fn too_large_an_introduction(admission: &Admission) -> Status {
@@ -223,6 +229,23 @@ mod tests {
             }
         };
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+    }
+
+    #[tokio::test]
+    async fn time_in_which_nothing_is_read_is_not_the_peers() {
+        let limits = Limits { message_time: Duration::from_millis(300), ..limits() };
+        let admission = Admission::of_certificate(&["a"], limits);
+        let part = &message(1 << 20)[..100_000];
+        let mut frames = frames(part).chain(stream::pending());
+        let mut begun = BegunMessage { introduction: usize::MAX, ..BegunMessage::default() };
+        for _ in 0..7 {
+            assert!(begun.next(&mut frames, &admission).await.unwrap().is_ok());
+        }
+        let time = admission.process_time();
+        let next = timeout(Duration::from_millis(600), begun.next(&mut frames, &admission)).await;
+        assert!(next.is_err(), "it has as much time as before");
+        drop(time);
+        assert!(begun.next(&mut frames, &admission).await.unwrap().is_err());
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -30,6 +30,11 @@ impl Admission {
     /// A stream of a client whose certificate has these names, with these bounds.
     pub(crate) fn of_certificate(names: &[&str], limits: Limits) -> Arc<Self> {
         Self::of_peer(Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect()), limits)
+    }
+
+    /// The fault for which its connection would end.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<Rejection> {
+        self.connection.overdue(now)
     }
 
     fn of_peer(peer: Peer, limits: Limits) -> Arc<Self> {

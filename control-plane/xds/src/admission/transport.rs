@@ -47,7 +47,8 @@ impl Transport {
     }
 }
 
-/// An admitted connection. It ends when no stream of it names its node for a while, and when a response is not read in time.
+/// An admitted connection. It ends when no stream of it names its node for a while, when a response is not read in time, and when a large
+/// message has room for too long.
 pub(crate) struct AdmittedConnection {
     transport: Transport,
     connection: Arc<Connection>,
@@ -63,13 +64,14 @@ impl AdmittedConnection {
     /// Whether it may go on. Asked whenever something is read or written: with a peer that does not read, nothing else is polled.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
-            let (is_idle, is_overdue) = (self.connection.is_idle(), self.connection.is_overdue());
-            if (is_idle || is_overdue) && !self.connection.is_closed() {
-                self.connection.peers.rejected(if is_overdue { Rejection::Unread } else { Rejection::Idle });
+            let now = Instant::now();
+            let (is_idle, overdue) = (self.connection.is_idle(), self.connection.overdue(now.into_std()));
+            let fault = overdue.or(is_idle.then_some(Rejection::Idle));
+            if let Some(fault) = fault.filter(|_| !self.connection.is_closed()) {
+                self.connection.peers.rejected(fault);
                 self.connection.close();
             }
-            let next = Instant::now() + self.connection.peers.limits.idle;
-            self.look.as_mut().reset(next);
+            self.look.as_mut().reset(now + self.connection.peers.limits.idle);
         }
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
@@ -225,7 +227,7 @@ impl<T> Stream for ResponseStream<T> {
 mod tests {
     use std::time::Duration;
 
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::connection::Peers;
     use super::*;
@@ -242,5 +244,25 @@ mod tests {
         let written = admitted.write_all(&vec![0; 64 << 20]).await;
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
         assert!(admitted.flush().await.is_err() && admitted.shutdown().await.is_err());
+    }
+
+    /// Nothing polls the stream of the message, as if it waited for something else.
+    #[tokio::test]
+    async fn connection_ends_when_a_large_message_takes_too_long() {
+        let (idle, message_time) = (Duration::from_millis(20), Duration::from_millis(30));
+        for limits in [
+            Limits { idle, message_time, ..Limits::default() },
+            Limits { idle, message_wait: message_time, ..Limits::default() },
+        ] {
+            let connection = Peers::new(limits, OptionalMetrics::default()).connect(Peer::Local).unwrap();
+            let stream = connection.open_stream().ok().unwrap();
+            stream.admit();
+            let _room = stream.receive(1 << 20).await;
+            let _waits = (message_time != stream.limits().message_time).then(|| stream.process_time());
+            let (own, _peer) = UnixStream::pair().unwrap();
+            let mut admitted = AdmittedConnection::new(Transport::Unix(own), connection);
+            let read = admitted.read(&mut [0]).await;
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::held_messages::ProcessTime;
 use crate::lock::lock;
 
 /// The waits of one connection.
@@ -17,13 +18,16 @@ struct WaitTimes {
     ended: Option<Instant>,
 }
 
-/// A wait that is under way.
-pub(crate) struct Wait(Arc<Waits>);
+/// A wait that is under way. Messages are not read meanwhile.
+pub(crate) struct Wait {
+    waits: Arc<Waits>,
+    _time: ProcessTime,
+}
 
 impl Waits {
-    pub(super) fn begin(self: &Arc<Self>) -> Wait {
+    pub(super) fn begin(self: &Arc<Self>, time: ProcessTime) -> Wait {
         lock(&self.0).under_way += 1;
-        Wait(Arc::clone(self))
+        Wait { waits: Arc::clone(self), _time: time }
     }
 
     /// Whether there was a wait within a time before `now`.
@@ -35,7 +39,7 @@ impl Waits {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let mut times = lock(&self.0.0);
+        let mut times = lock(&self.waits.0);
         times.under_way = times.under_way.saturating_sub(1);
         times.ended = Some(Instant::now());
     }
@@ -43,6 +47,7 @@ impl Drop for Wait {
 
 #[cfg(test)]
 mod tests {
+    use super::super::held_messages::HeldMessages;
     use super::*;
 
     #[test]
@@ -50,7 +55,9 @@ mod tests {
         let (waits, within) = (Arc::new(Waits::default()), Duration::from_secs(10));
         let later = |seconds| Instant::now() + Duration::from_secs(seconds);
         assert!(!waits.was_any(within, later(0)));
-        let (first, second) = (waits.begin(), waits.begin());
+        let messages = Arc::new(HeldMessages::default());
+        let begin = || waits.begin(messages.wait(Instant::now()));
+        let (first, second) = (begin(), begin());
         drop(first);
         assert!(waits.was_any(within, later(1_000)));
         drop(second);

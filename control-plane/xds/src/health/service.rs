@@ -168,6 +168,7 @@ impl HealthStream {
                     }
                     drop(report);
                     let rest: Duration = self.admission.worked(start.elapsed());
+                    let _time = self.admission.process_time();
                     tokio::time::sleep(limits.report_pause.max(rest)).await;
                 }
                 _ => {}

@@ -121,9 +121,11 @@ impl GatewayStream {
         self.admission.admit();
         let mut next = Some(Ok(first));
         while let Some(message) = next {
+            let time = self.admission.process_time();
             let (limits, pause) = self.take(&node, message.inspect_err(|status| self.count(status))?).await?;
             self.acknowledge(limits).await?;
             tokio::time::sleep(pause).await;
+            drop(time);
             next = messages.next().await;
         }
         Ok(())

@@ -88,10 +88,12 @@ impl Task {
             return Err(Status::resource_exhausted("too many names while nothing is served yet"));
         }
         // A node that disconnects before there is a snapshot leaves no trace.
+        let waits = self.admission.process_time();
         let newest = tokio::select! {
             newest = snapshots.wait_for(|newest| of_view(newest, &view).is_some()) => newest.map(|newest| of_view(&newest, &view)),
             () = self.responses.closed() => return Ok(()),
         };
+        drop(waits);
         let Ok(newest) = newest else { return Ok(()) };
         let most = self.admission.most_of_response();
         let stream =
@@ -176,8 +178,9 @@ impl Task {
         self.wait(followed, self.admission.rested()).await.is_some()
     }
 
-    /// Waits for the peer. Snapshots are followed meanwhile. `None` if the stream has ended.
+    /// Waits for the peer. Snapshots are followed meanwhile, and requests are not read. `None` if the stream has ended.
     async fn wait<T>(&self, followed: &mut FollowedSnapshots, wait: impl Future<Output = T>) -> Option<T> {
+        let _time = self.admission.process_time();
         tokio::select! {
             biased;
             output = followed.during(wait) => output,

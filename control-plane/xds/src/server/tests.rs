@@ -1,5 +1,5 @@
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
@@ -12,7 +12,7 @@ use super::task::Task;
 use crate::admission::{Admission, Peers, QueuedResponse};
 use crate::chunk::ByteChunks;
 use crate::kind::CDS;
-use crate::limits::Limits;
+use crate::limits::{Limits, Rejection};
 use crate::metrics::OptionalMetrics;
 use crate::node::OneView;
 use crate::peer::Peer;
@@ -161,4 +161,40 @@ async fn stream_that_is_gone_ends_whatever_its_requests_do() {
         assert_eq!(Arc::strong_count(&admission), 1, "its task has ended: {is_silent}");
         drop((snapshots, requests));
     }
+}
+
+/// Else a peer keeps the room of all with messages that it begins, and an Envoy is ended that was not read.
+#[tokio::test]
+async fn large_message_has_its_time_while_its_stream_waits() {
+    let hour = Duration::from_secs(3_600);
+    let limits = Limits { unread: 64 << 10, reading: hour, ..Limits::default() };
+    let Limits { message_time, message_wait, .. } = limits;
+    let peer = Peer::Certificate(["one".to_owned()].into());
+    let connection = Peers::new(limits, OptionalMetrics::default()).connect(peer).unwrap();
+    let overdue_after = |time: Duration| connection.overdue(Instant::now() + time);
+    let held = connection.open_stream().ok().unwrap().unread(64 << 10).await;
+    let mut stream = Opened::of(connection.open_stream().ok().unwrap(), watch::Sender::new(of_edition(0)));
+    all_wait().await;
+    let room = stream.admission.receive(1 << 20).await;
+    assert_eq!(overdue_after(message_time), None, "it is not read while a response waits");
+    assert_eq!(overdue_after(message_wait), Some(Rejection::Message));
+    drop(held);
+    assert_eq!(stream.edition().await, 0);
+    all_wait().await;
+    assert_eq!(overdue_after(message_time), Some(Rejection::Message), "it is read again");
+    drop(room);
+    assert_eq!(overdue_after(message_wait), None);
+}
+
+#[tokio::test]
+async fn large_message_has_its_time_while_nothing_is_served() {
+    let admission = Admission::of_certificate(&["one"], Limits::default());
+    let Limits { message_time, message_wait, .. } = *admission.limits();
+    let stream = Opened::of(Arc::clone(&admission), watch::Sender::new(None));
+    all_wait().await;
+    let _room = admission.receive(1 << 20).await;
+    let overdue_after = |time: Duration| admission.overdue(Instant::now() + time);
+    assert_eq!(overdue_after(message_time), None);
+    assert_eq!(overdue_after(message_wait), Some(Rejection::Message));
+    drop(stream);
 }

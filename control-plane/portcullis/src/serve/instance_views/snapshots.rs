@@ -54,6 +54,11 @@ impl InstanceSnapshots {
         self.views.retain(|name, _| instance_of_view(name).is_some_and(|instance| served.contains(instance)));
     }
 
+    /// Forgets a view that no Envoy has any more.
+    pub(in super::super) fn forget(&mut self, name: &str) {
+        self.views.remove(name);
+    }
+
     /// The views of a newer translation.
     pub(in super::super) fn follow(&mut self, parts: InstanceParts<'_>, now: Instant) -> Vec<(String, Snapshot)> {
         let mut views = Vec::new();

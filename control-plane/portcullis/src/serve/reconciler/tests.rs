@@ -14,7 +14,7 @@ use portcullis_translate::FilterBuild;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Reconciler, XdsResources};
+use super::{Reconciler, WantedView, XdsResources};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -79,7 +79,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn snapshot_by_difference_is_that_of_all_resources(steps in proptest::collection::vec(step(), 1..20)) {
-        let (certificate, filters) = (certificate(), BTreeSet::from([FilterBuild::Wasm]));
+        let free = WantedView { filter: FilterBuild::Wasm, instance: None };
+        let (certificate, wanted) = (certificate(), BTreeSet::from([free]));
         let [mut followed, mut whole] = [(); 2].map(|()| Reconciler::resume(None, 24 * HOUR));
         let (mut objects, mut was_served) = (BTreeMap::new(), false);
         let (mut gateway, mut now) = (settings(false), Instant::now());
@@ -94,8 +95,8 @@ proptest! {
             let set = ObjectSet { clusters, settings: vec![gateway.clone()], ..ObjectSet::default() };
             // Without a snapshot to follow, one is made of all resources.
             whole.resources = XdsResources::default();
-            whole.views.values_mut().for_each(|view| view.resources = XdsResources::default());
-            let [one, other] = [&mut followed, &mut whole].map(|it| it.reconcile(&set, &filters, now).unwrap().snapshot);
+            whole.filters.forget_resources();
+            let [one, other] = [&mut followed, &mut whole].map(|it| it.reconcile(&set, &wanted, now).unwrap().snapshot);
             prop_assert!(one == other, "after {step:?}");
             was_served |= one.version_of("c0.example.com").is_some();
         }

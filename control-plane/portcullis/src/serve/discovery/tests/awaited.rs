@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use super::super::super::gateway_views::{GatewayClaims, GatewayDemand, GatewayEn
 use super::super::super::metrics::ControlPlaneMetrics;
 use super::super::super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::super::super::state::LastGood;
+use super::super::super::wanted_views::WantedViews;
 use super::super::super::watchdog::Watchdog;
 use super::super::answers::Answers;
 use super::super::discoverer::Discoverer;
@@ -68,7 +68,7 @@ async fn service_of_a_route_made_while_sources_answer_is_wanted() {
     let (envoys, link) = GatewayEnvoys::new(&claims.subscribe(), Arc::new(Registry::default()));
     let reconcile_loop = ReconcileLoop::new(outputs(), LastGood::default(), false, Duration::ZERO, handle, link);
     let (_objects, followed) = watch::channel(Arc::new(objects()));
-    let (_filters, filters) = watch::channel(BTreeSet::new());
+    let (_filters, filters) = watch::channel(WantedViews::default());
     let running = tokio::spawn(reconcile_loop.run(followed, filters));
 
     let mut demanded = discoverer.demanded.clone();

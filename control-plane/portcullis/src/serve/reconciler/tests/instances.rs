@@ -10,7 +10,7 @@ use portcullis_translate::{FilterBuild, Reason};
 use portcullis_xds::{Snapshot, View};
 use serde_json::{Value, json};
 
-use super::super::Reconciler;
+use super::super::{Reconciler, WantedView};
 use super::{HOUR, certificate, object, settings};
 
 pub(super) const HAND_OVER: Duration = Duration::from_secs(30);
@@ -30,6 +30,8 @@ pub(super) struct World {
     /// In effect on all objects, or on some.
     pub(super) policies: Vec<PolicyInEffect>,
     pub(super) targets: Option<BTreeSet<u8>>,
+    /// The views of Envoys with `portcullis.wasm`.
+    wanted: BTreeSet<WantedView>,
     pub(super) now: Instant,
     pub(super) reconciler: Reconciler,
 }
@@ -39,6 +41,10 @@ fn instance(name: &str, created: &str, selector: Value) -> Value {
         "apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance",
         "metadata": {"name": name, "creationTimestamp": created}, "spec": {"clustersSelector": selector},
     })
+}
+
+fn wasm(instance: Option<&str>) -> WantedView {
+    WantedView { filter: FilterBuild::Wasm, instance: instance.map(str::to_owned) }
 }
 
 pub(super) fn of_team(name: &str, created: &str) -> Value {
@@ -56,6 +62,7 @@ impl World {
             are_bare: false,
             policies: Vec::new(),
             targets: None,
+            wanted: [wasm(None), wasm(Some("a")), wasm(Some("b"))].into(),
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
         }
@@ -79,7 +86,7 @@ impl World {
             instances: self.instances.iter().cloned().map(Arc::new).collect(),
             ..ObjectSet::default()
         };
-        self.reconciler.reconcile(&set, &BTreeSet::from([FilterBuild::Wasm]), self.now).unwrap()
+        self.reconciler.reconcile(&set, &self.wanted, self.now).unwrap()
     }
 
     pub(super) fn snapshot(&mut self) -> Snapshot {
@@ -122,6 +129,26 @@ fn clusters_are_divided_and_no_key_is_in_another_view() {
     let foreign = view.resources().find(|(_, name, _)| name.contains("c1.") || name.contains("c2."));
     assert!(foreign.is_none(), "{:?}", foreign.map(|(_, name, _)| name));
     assert!(view.resources().any(|(_, name, _)| name.contains("c0.example.com")));
+}
+
+/// Else one Envoy of a tenant has everything of all others translated twice.
+#[test]
+fn build_is_translated_for_the_instances_that_have_it() {
+    let mut world = World::new(&[(0, "a"), (1, "b"), (2, "none")], &[of_team("a", "1"), of_team("b", "2")]);
+    let of_a = |snapshot: &Snapshot| snapshot.view(&View(Some("instance/a/wasm".to_owned()))).cloned();
+    let all = world.snapshot();
+    world.wanted = [wasm(Some("a"))].into();
+    let modules = [("", &[2][..]), ("instance/a", &[0]), ("instance/b", &[1])];
+    let expected = views(&[&modules[..], &[("instance/a/wasm", &[0][..])]].concat());
+    let own = world.snapshot();
+    assert_eq!(served(&own), expected);
+    assert!(of_a(&own) == of_a(&all), "names of others are closed as before");
+    world.wanted.clear();
+    assert_eq!(served(&world.snapshot()), views(&modules));
+    world.wanted = [wasm(Some("a")), wasm(Some("unknown"))].into();
+    let again = world.snapshot();
+    assert_eq!(served(&again), expected);
+    assert!(of_a(&again) == of_a(&all));
 }
 
 #[test]
