@@ -13,7 +13,7 @@ pub struct Resource(Arc<Content>);
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     version: Arc<str>,
-    /// The bytes, without those of parts.
+    /// The bytes, if it is in one piece.
     body: Bytes,
     companion: Option<(Cow<'static, str>, Arc<str>)>,
     owner: Option<Arc<str>>,
@@ -178,7 +178,9 @@ impl Resource {
             hash.add(owner.as_deref().unwrap_or_default());
             hash.add(chunk.version());
         }
-        self.with(|content| (content.version, content.chunks) = (hash.finish().into(), chunks))
+        self.with(|content| {
+            (content.version, content.body, content.chunks) = (hash.finish().into(), Bytes::new(), chunks)
+        })
     }
 
     /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
