@@ -95,8 +95,8 @@ async fn newest_version_is_read_where_lists_cannot_be_compared() {
         ("no right", 403, vec![], same(), WriteOutcome::Refused, 0, 0),
         ("no such patch", 415, vec![], same(), WriteOutcome::Refused, 0, 0),
         ("the server fails at it", 500, vec![], same(), WriteOutcome::Failed, 0, 0),
-        ("the server is ill", 503, vec![], same(), WriteOutcome::Away, 0, 0),
-        ("the server falls ill", 422, vec![503], same(), WriteOutcome::Away, 1, 1),
+        ("the server is ill", 502, vec![], same(), WriteOutcome::Away, 0, 0),
+        ("the server falls ill", 422, vec![502], same(), WriteOutcome::Away, 1, 1),
     ];
     for (name, to_json, to_merges, object, expected, lists, merges) in table {
         let api = ScriptedApi { to_json, to_merges, object, asked: Mutex::default() };

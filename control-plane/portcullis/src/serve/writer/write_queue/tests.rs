@@ -72,7 +72,7 @@ fn objects_that_are_always_new_go_before_none_that_waits() {
 }
 
 #[test]
-fn object_at_which_the_server_fails_waits_longer_each_time_and_alone() {
+fn object_at_which_the_server_fails_waits_alone() {
     let mut queue = WriteQueue::default();
     queue.want(&"a", 1, false, at(0));
     let mut now = 0;
