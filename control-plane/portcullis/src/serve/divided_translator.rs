@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_translate::{Diagnosis, Input, PartedTranslation, Parts, Translator};
+use portcullis_translate::{Diagnosis, Input, PartedTranslation, Parts, ResourceGroup, Translation, Translator};
 
 use crate::client_ca::check_client_ca;
 
@@ -103,6 +103,14 @@ impl DividedTranslator {
         }
         translation
     }
+}
+
+/// The translation of the first part, and the groups of the others.
+pub(super) fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>>) {
+    let PartedTranslation { groups, diagnoses } = parted;
+    let mut groups = groups.into_iter();
+    let first = groups.next().unwrap_or_default();
+    (Translation { groups: first, diagnoses }, groups.collect())
 }
 
 /// The diagnosis of a document: that of its next owner, or of its holder as long as this one alone accepts it. Nothing is taken for

@@ -3,10 +3,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_translate::{FilterBuild, Input, ResourceGroup};
 use portcullis_xds::Snapshot;
 
-use super::divided_translator::{DividedTranslator, Division};
+use super::divided_translator::{DividedTranslator, Division, first_part};
 use super::filter_views::view_for;
 use super::group_change::KnownGroups;
-use super::reconciler::first_part;
 use super::xds_resources::{Retained, XdsResources};
 
 /// The snapshots for Envoys with other builds of the filter than the module, as long as there are some.

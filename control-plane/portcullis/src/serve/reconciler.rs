@@ -10,14 +10,14 @@ use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_instances::MemberHolder;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{
-    Diagnosis, FilterBuild, Input, PartedTranslation, Resource, ResourceGroup, Translation, choose_settings,
+    Diagnosis, FilterBuild, Input, Resource, ResourceGroup, Translation, choose_settings,
 };
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::cluster_progress::ClusterProgress;
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
-use super::divided_translator::{DividedTranslator, Division};
+use super::divided_translator::{DividedTranslator, Division, first_part};
 use super::edit_queue::EditQueue;
 use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, diagnosis_of_file, locate};
@@ -349,14 +349,6 @@ impl Reconciler {
         }
         builds
     }
-}
-
-/// The translation of the first part, and the groups of the others.
-pub(super) fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>>) {
-    let PartedTranslation { groups, diagnoses } = parted;
-    let mut groups = groups.into_iter();
-    let first = groups.next().unwrap_or_default();
-    (Translation { groups: first, diagnoses }, groups.collect())
 }
 
 /// The wants of the documents that are served: the first of a name, as in translation.
