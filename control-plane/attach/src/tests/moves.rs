@@ -120,6 +120,38 @@ fn name_below_a_later_wildcard_moves_within_its_namespace() {
     assert_among("after", &lines(&third_one), &["bound l x.test third", "bound l *.test wide"]);
 }
 
+/// The wildcard of another namespace came later than the one below it, and has none of its requests.
+#[test]
+fn namespace_that_narrows_keeps_names_below_a_later_wildcard() {
+    let wide = || route(("wide", "4"), "c", 2020, &["*.test"]);
+    let after = |before: &Attached| Inventory { former_holders: Arc::clone(&before.holders), ..inventory() };
+    let by_lists = |of: &Attached| Inventory { listed_holders: Arc::new(listed(of, uid)), ..inventory() };
+    let first = attached(&[open(), young(&["*.a.test"])], &inventory());
+    let second = attached(&[open(), young(&["*.a.test"]), wide()], &after(&first));
+    assert_among("before", &lines(&second), &["bound l *.a.test young", "bound l *.test wide"]);
+    for (why, narrower, expected) in [
+        ("it narrows its route", young(&["x.a.test"]), "bound l x.a.test young"),
+        ("another route claims a name", third("b", &["x.a.test"]), "bound l x.a.test third"),
+        ("it claims a narrower wildcard", young(&["*.x.a.test"]), "bound l *.x.a.test young"),
+    ] {
+        let newest = [open(), narrower, wide()];
+        for (process, past) in
+            [("a process that goes on", after(&second)), ("a process that starts", by_lists(&second))]
+        {
+            let found = attached(&newest, &past);
+            assert_among(&format!("{why}: {process}"), &lines(&found), &[expected, "bound l *.test wide"]);
+            assert_eq!(attached(&newest, &by_lists(&found)), found, "{why}: a start after it");
+        }
+    }
+    // Without a claim to the name the next wider wildcard has it.
+    let gone = attached(&[open(), young(&["y.a.test"]), wide()], &after(&second));
+    assert_among(
+        "another name",
+        &lines(&gone),
+        &["bound l y.a.test young", "bound l *.test wide", "no bound l x.a.test"],
+    );
+}
+
 /// Routes of `b` and [`INFRA`] may lead to all clusters.
 fn permitted(kind: &str) -> Value {
     let from = |namespace: &str| json!({"group": "gateway.networking.k8s.io", "kind": kind, "namespace": namespace});
