@@ -1,5 +1,5 @@
-//! Plain HTTP at a Gateway: the ports for HTTPS to which its host names are redirected. Browsers keep a redirect, so that none leads to
-//! where connections are closed.
+//! Plain HTTP at a Gateway: the ports for HTTPS to which its host names are redirected. No client is to keep a redirect, and some may: none
+//! leads to where connections are closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
