@@ -116,8 +116,9 @@ impl<'a> HostClaims<'a> {
     /// 2. A host name that an `UpstreamCluster` owns is that cluster's; a route has it only if it leads to this cluster alone.
     /// 3. A route that had the name in the settlement before has it, as long as it claims it: an edit of an older route, which
     ///    adds the name or a wildcard above it, must not take its clients over.
-    /// 4. Of several others those of the namespace of the route that had it go first, so that a name moves within a namespace; then the
-    ///    one that comes first has it, whether it is accepted or not: a typing error in it must not hand its clients to another route.
+    /// 4. Of several others those of the namespace of the route that had it, by itself or by a wildcard, go first, so that a name moves
+    ///    within a namespace, also below a later wildcard of another one; then the one that comes first has it, whether it is accepted
+    ///    or not: a typing error in it must not hand its clients to another route.
     /// 5. A route with a wildcard has all names below it that were not taken, and shares them with routes of its own namespace only: a
     ///    narrower route of another one would take over its clients.
     pub(crate) fn settle(attachments: &[(usize, usize, &'a Attachment)], rights: ClaimRights<'a, '_>) -> Self {
@@ -174,7 +175,7 @@ impl<'a> HostClaims<'a> {
         self.held_before.contains(site)
     }
 
-    /// Gives a host name to the route that had it before, or to one of its namespace.
+    /// Gives a host name to the route that had it before, by itself or by a wildcard above it, or to one of its namespace.
     fn keep(&mut self, index: usize, site: Site, rights: ClaimRights<'a, '_>) {
         if !matches!(self.holders.get(&site), Some(Holder::Route(_))) {
             let of_cluster = Self::of_cluster(index, &site.2, rights);
@@ -190,7 +191,7 @@ impl<'a> HostClaims<'a> {
     ) -> Option<(usize, Site)> {
         match self.holders.get(&site) {
             Some(Holder::Route(owner)) => (*owner > route).then_some((route, site)),
-            _ if turn == Turn::Inherited => {
+            _ if turn <= Turn::InheritedBelow => {
                 self.keep(route, site, rights);
                 None
             }

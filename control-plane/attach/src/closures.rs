@@ -1,6 +1,7 @@
 //! Accepted routes whose connections are closed at a listener all the same, in their conditions.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::condition::{ConditionVerdict, Rejection};
 use crate::name::{ObjectName, RouteKind};
@@ -20,8 +21,8 @@ pub struct RouteClosure {
     pub listener: String,
     /// Why, in one word for programs.
     pub reason: &'static str,
-    /// Why, for people.
-    pub message: String,
+    /// Why, for people. Copies share it.
+    pub message: Arc<str>,
 }
 
 /// The closures of routes.

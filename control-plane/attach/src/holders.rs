@@ -149,12 +149,16 @@ impl FormerHolders {
         all
     }
 
-    /// Those at some Gateways.
-    pub(crate) fn at_gateways(&self, is_wanted: impl Fn(&ObjectName) -> bool) -> Self {
+    /// Those at some ports of Gateways.
+    pub(crate) fn at_ports(&self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> Self {
         let mut found = Self::default();
         for (route, former) in &self.0 {
-            for (gateway, names) in former.names.iter().filter(|(gateway, _)| is_wanted(gateway)) {
-                found.add(route.0, (&route.1, former.uid.as_deref()), gateway, names.clone());
+            for (gateway, names) in &former.names {
+                let at_ports = names.iter().filter(|(port, _)| is_wanted(gateway, **port));
+                let names: NamesByPort = at_ports.map(|(port, hosts)| (*port, hosts.clone())).collect();
+                if !names.is_empty() {
+                    found.add(route.0, (&route.1, former.uid.as_deref()), gateway, names);
+                }
             }
         }
         found

@@ -1,4 +1,5 @@
-//! The host names that routes hold at a Gateway's listeners for HTTPS, to which plain HTTP may lead.
+//! The host names that routes hold at a Gateway's listeners for HTTPS, to which plain HTTP may lead. Holders to which TLS is passed on own
+//! names as well, and have no requests of plain HTTP.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -16,13 +17,9 @@ pub(crate) struct HttpsNames<'a>(Vec<HttpsName<'a>>);
 /// A host name that a route holds.
 pub(crate) struct HttpsName<'a> {
     pub(crate) host: &'a HostPattern,
-    /// The port to which requests for it are redirected, if they are.
-    pub(crate) port: u16,
-    /// The listener there, by its index.
-    pub(crate) listener: usize,
-    /// The route that holds it there, by its index.
-    pub(crate) route: usize,
-    /// The narrowest wildcard above it that a route holds, by its index among these.
+    /// The holder to which requests for it are redirected, if they are. `None`: TLS is passed on to all of its holders.
+    pub(crate) to: Option<HeldAt>,
+    /// The narrowest wildcard above it, by its index among these.
     pub(crate) above: Option<usize>,
     /// Whether routes of several namespaces have it at different ports, by itself or by a wildcard above it: none of these is its owner at
     /// all of them, so that plain HTTP leads to none.
@@ -30,12 +27,17 @@ pub(crate) struct HttpsName<'a> {
 }
 
 /// A route that holds a host name.
-struct HeldAt {
-    port: u16,
-    listener: usize,
-    route: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct HeldAt {
+    pub(crate) port: u16,
+    /// The listener there, by its index.
+    pub(crate) listener: usize,
+    /// The route, by its index.
+    pub(crate) route: usize,
     /// That of the route, by a number.
     namespace: usize,
+    /// Whether TLS ends at the listener.
+    is_https: bool,
 }
 
 /// Those that hold a host name, of which there is one at least.
@@ -70,18 +72,21 @@ impl<'a> HttpsNames<'a> {
         routes: &[JudgedRoute<'_>],
     ) -> Self {
         let names = held_names((index, gateway), claims, routes);
-        let wildcards = Wildcards::of(&names);
-        let above: Vec<Option<usize>> = names.iter().map(|(host, _)| wildcards.above(host)).collect();
-        let of_several = of_several(&names, &above, &wildcards);
-        let name = |(((host, holders), above), is_of_several): ((HeldName<'a>, Option<usize>), bool)| {
-            let preferred = holders
-                .into_iter()
-                .reduce(|one, other| if preferred(one.port, other.port) == one.port { one } else { other })?;
-            let HeldAt { port, listener, route, .. } = preferred;
-            Some(HttpsName { host, port, listener, route, above, is_of_several })
+        let of_several = of_several(&names);
+        // One that is passed on alone has no redirect, and is here only to be kept from the wildcards of others.
+        let is_needed = |((_, holders), is_of_several): &(HeldName<'a>, bool)| {
+            *is_of_several || holders.iter().any(|one| one.is_https)
         };
-        // Each has a holder, so that none is left out and indices stay what they are.
-        Self(names.into_iter().zip(above).zip(of_several).filter_map(name).collect())
+        let names: Vec<(HeldName<'a>, bool)> = names.into_iter().zip(of_several).filter(is_needed).collect();
+        let hosts: Vec<&HostPattern> = names.iter().map(|((host, _), _)| *host).collect();
+        let above = Wildcards::of(&hosts).above_each(&hosts);
+        let name = |(((host, holders), is_of_several), above): ((HeldName<'a>, bool), Option<usize>)| HttpsName {
+            host,
+            to: preferred(&holders),
+            above,
+            is_of_several,
+        };
+        Self(names.into_iter().zip(above).map(name).collect())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &HttpsName<'a>> {
@@ -99,9 +104,9 @@ impl<'a> HttpsNames<'a> {
     }
 }
 
-/// 443 needs no port in the location of a redirect; of others the lowest is as good as any.
-fn preferred(one: u16, other: u16) -> u16 {
-    if [one, other].contains(&443) { 443 } else { one.min(other) }
+/// The holder to which plain HTTP leads. 443 needs no port in the location of a redirect; of others the lowest is as good as any.
+fn preferred(holders: &[HeldAt]) -> Option<HeldAt> {
+    holders.iter().copied().filter(|one| one.is_https).min_by_key(|one| (one.port != 443, one.port))
 }
 
 /// All host names that routes hold, in their order.
@@ -112,27 +117,35 @@ fn held_names<'a>(
 ) -> Vec<HeldName<'a>> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut names: BTreeMap<&HostPattern, Vec<HeldAt>> = BTreeMap::new();
-    let https = gateway.listeners.iter().enumerate();
-    for (listener, judged) in https.filter(|(_, one)| one.protocol == Some(ListenerProtocol::Https)) {
+    for (listener, judged) in gateway.listeners.iter().enumerate() {
+        let is_https = match judged.protocol {
+            Some(ListenerProtocol::Https) => true,
+            Some(ListenerProtocol::Passthrough) => false,
+            Some(ListenerProtocol::Http) | None => continue,
+        };
         for (host, holder) in held(claims, index, listener) {
             let Holder::Route(route) = *holder else { continue };
             let Some(of) = routes.get(route) else { continue };
             let next = numbers.len();
             let namespace = *numbers.entry(&of.name.namespace).or_insert(next);
-            names.entry(host).or_default().push(HeldAt { port: judged.spec.port, listener, route, namespace });
+            let port = judged.spec.port;
+            names.entry(host).or_default().push(HeldAt { port, listener, route, namespace, is_https });
         }
     }
     names.into_iter().collect()
 }
 
 /// Whether several namespaces have a name at different ports, of each name. At a port a name is that of its narrowest holder.
-fn of_several(names: &[HeldName<'_>], above: &[Option<usize>], wildcards: &Wildcards<'_>) -> Vec<bool> {
+fn of_several(names: &[HeldName<'_>]) -> Vec<bool> {
     let mut holders = names.iter().flat_map(|(_, holders)| holders).map(|one| one.namespace);
     let first = holders.next();
     if holders.all(|one| Some(one) == first) {
         return vec![false; names.len()];
     }
-    let namespaces = wildcards.namespaces(names, above);
+    let hosts: Vec<&HostPattern> = names.iter().map(|(host, _)| *host).collect();
+    let wildcards = Wildcards::of(&hosts);
+    let above = wildcards.above_each(&hosts);
+    let namespaces = wildcards.namespaces(names, &above);
     let is_of_several = |((_, holders), above): (&HeldName<'_>, &Option<usize>)| {
         let Some(first) = holders.first().map(|one| one.namespace) else { return false };
         let is_own = |port: u16| holders.iter().any(|one| one.port == port);
@@ -140,17 +153,23 @@ fn of_several(names: &[HeldName<'_>], above: &[Option<usize>], wildcards: &Wildc
         holders.iter().any(|one| one.namespace != first)
             || above.is_some_and(|above| above.iter().any(|(port, namespace)| *namespace != first && !is_own(*port)))
     };
-    names.iter().zip(above).map(is_of_several).collect()
+    names.iter().zip(&above).map(is_of_several).collect()
 }
 
 impl<'a> Wildcards<'a> {
-    fn of(names: &[HeldName<'a>]) -> Self {
-        let wildcard = |(index, (host, _)): (usize, &HeldName<'a>)| match *host {
+    /// Those among all names.
+    fn of(hosts: &[&'a HostPattern]) -> Self {
+        let wildcard = |(index, host): (usize, &&'a HostPattern)| match *host {
             HostPattern::Wildcard(suffix) => Some((suffix.as_str(), index)),
             HostPattern::Exact(_) | HostPattern::Any => None,
         };
-        let hosts = names.iter().map(|(host, _)| *host).filter(|host| matches!(host, HostPattern::Wildcard(_)));
-        Self { index: HostIndex::of(hosts), by_suffix: names.iter().enumerate().filter_map(wildcard).collect() }
+        let wildcards = hosts.iter().copied().filter(|host| matches!(host, HostPattern::Wildcard(_)));
+        Self { index: HostIndex::of(wildcards), by_suffix: hosts.iter().enumerate().filter_map(wildcard).collect() }
+    }
+
+    /// The narrowest one above each name.
+    fn above_each(&self, hosts: &[&HostPattern]) -> Vec<Option<usize>> {
+        hosts.iter().map(|host| self.above(host)).collect()
     }
 
     /// The narrowest one above a name.

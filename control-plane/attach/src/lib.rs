@@ -31,6 +31,7 @@ mod holders;
 mod host;
 mod host_index;
 mod https_names;
+mod idle_ports;
 mod input;
 mod listener;
 mod name;
@@ -45,7 +46,6 @@ mod served;
 mod shared_room;
 mod status;
 mod succession;
-mod unclassed;
 mod upstream;
 mod verdict;
 mod withheld_budget;
@@ -164,7 +164,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         routes: verdicts.routes,
         upstreams: upstreams.verdicts(),
         served,
-        holders: Arc::new(unclassed::with_kept(claims.into_holders(&routes, &gateways), objects, &rights)),
+        holders: Arc::new(idle_ports::with_kept(claims.into_holders(&routes, &gateways), objects, &rights)),
     }
 }
 

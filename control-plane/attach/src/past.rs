@@ -56,9 +56,9 @@ impl<'a> PastHolders<'a> {
         [self.listed.namespaces(), self.former.namespaces()]
     }
 
-    /// The names that were held at some Gateways: by the lists that are news, and in the judgement before.
-    pub(crate) fn at_gateways(self, is_wanted: impl Fn(&ObjectName) -> bool) -> [FormerHolders; 2] {
-        [self.listed.at_gateways(&is_wanted), self.former.at_gateways(&is_wanted)]
+    /// The names that were held at some ports of Gateways: by the lists that are news, and in the judgement before.
+    pub(crate) fn at_ports(self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> [FormerHolders; 2] {
+        [self.listed.at_ports(&is_wanted), self.former.at_ports(&is_wanted)]
     }
 
     pub(crate) fn claims<'b>(self, route: &JudgedRoute<'_>, gateway: &'a JudgedGateway<'b>) -> PastClaims<'a, 'b> {

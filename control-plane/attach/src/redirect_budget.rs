@@ -35,9 +35,11 @@ impl<'a> PlainHttp<'a> {
             }
             let of_gateway = HttpsNames::of((index, gateway), claims, routes);
             for name in of_gateway.iter() {
-                // Without room for it a name still has to be kept from the wildcard above it.
-                let above = of_gateway.above(name).map(|above| above.route).filter(|above| *above != name.route);
-                for route in std::iter::once(name.route).chain(above) {
+                // Without room for it a name still has to be kept from the wildcard above it. A route that passes TLS on has no redirect,
+                // and needs no room.
+                let own = name.to.map(|to| to.route);
+                let above = of_gateway.above(name).and_then(|above| above.to).map(|to| to.route);
+                for route in own.into_iter().chain(above.filter(|above| Some(*above) != own)) {
                     let size = wanted.entry((route, index)).or_default();
                     *size = size.saturating_add(copies);
                 }

@@ -1,12 +1,12 @@
-//! Plain HTTP at a Gateway: the ports for HTTPS to which its host names are redirected. Browsers keep a redirect, so that none leads to
-//! where connections are closed.
+//! Plain HTTP at a Gateway: the ports for HTTPS to which its host names are redirected. No client is to keep a redirect, and some may: none
+//! leads to where connections are closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::claims::{ClusterNames, OwnedHosts};
 use crate::host::HostPattern;
-use crate::https_names::{HttpsName, HttpsNames};
+use crate::https_names::{HeldAt, HttpsName, HttpsNames};
 
 /// Ports for HTTPS by host names. The narrowest one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,20 +34,24 @@ type SharedWildcards = BTreeMap<HostPattern, (HostPattern, Option<u16>)>;
 
 impl<'a> HttpsHosts<'a> {
     /// Those that routes hold. `has_room`: whether there is room for a route's, by its index; `is_answered`: whether requests for a name
-    /// are answered at its port.
+    /// are answered where a route holds it.
     ///
-    /// A name without room, or that several namespaces have, is not redirected. Of those without room only the ones below a wildcard that
-    /// is redirected are listed, because they are not that wildcard's.
+    /// A name without room, or that several namespaces have, is not redirected. Of those without room, and of those that are passed on
+    /// alone, only the ones below a wildcard that is redirected are listed, because they are not that wildcard's.
     pub(crate) fn of(
         names: &HttpsNames<'_>,
         clusters: &'a ClusterNames<'a>,
         has_room: impl Fn(usize) -> bool,
-        is_answered: impl Fn(&HttpsName<'_>) -> bool,
+        is_answered: impl Fn(&HeldAt) -> bool,
     ) -> Self {
-        let is_redirected = |name: &HttpsName<'_>| has_room(name.route) && !name.is_of_several && is_answered(name);
-        let is_listed = |name: &&HttpsName<'_>| has_room(name.route) || names.above(name).is_some_and(&is_redirected);
-        let listed = names.iter().filter(is_listed);
-        let hosts = listed.map(|name| (name.host.clone(), is_redirected(name).then_some(name.port))).collect();
+        let port = |name: &HttpsName<'_>| {
+            let to = name.to.filter(|to| has_room(to.route) && !name.is_of_several && is_answered(to));
+            to.map(|to| to.port)
+        };
+        let is_listed = |name: &&HttpsName<'_>| {
+            name.to.is_some_and(|to| has_room(to.route)) || names.above(name).and_then(&port).is_some()
+        };
+        let hosts = names.iter().filter(is_listed).map(|name| (name.host.clone(), port(name))).collect();
         Self { clusters, hosts, owned: BTreeMap::new() }
     }
 

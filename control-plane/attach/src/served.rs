@@ -9,7 +9,7 @@ use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::host_index::HostIndex;
-use crate::https_names::{HttpsName, held};
+use crate::https_names::{HeldAt, held};
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
 use crate::policy::DoorPolicies;
@@ -195,7 +195,7 @@ impl Settled<'_> {
         let Some(names) = self.plain.names(gateway_index) else { return RedirectTables::new() };
         let is_served = |listener: usize| gateway.listeners.get(listener).is_some_and(JudgedListener::is_served);
         let leads_on = |route: usize| bound.get(&route).is_some_and(BoundRoute::leads_on);
-        let is_answered = |name: &HttpsName<'_>| leads_on(name.route) && is_served(name.listener);
+        let is_answered = |to: &HeldAt| leads_on(to.route) && is_served(to.listener);
         let has_room = |route: usize| self.plain.has_room((route, gateway_index));
         let mut https = HttpsHosts::of(names, self.clusters, has_room, is_answered);
         let of_listeners: BTreeSet<&HostPattern> = gateway.listeners.iter().map(|listener| &listener.host).collect();

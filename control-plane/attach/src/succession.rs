@@ -16,7 +16,8 @@ pub(crate) enum Turn {
     /// A route of the claim's namespace held the name. A wildcard above it that is another namespace's had no request of it, and gets
     /// none.
     Inherited,
-    /// A route of the claim's namespace held the narrowest wildcard above the name.
+    /// A route of the claim's namespace held the narrowest wildcard above the name. A wider one that is another namespace's had no request
+    /// of it either, and gets none.
     InheritedBelow,
     /// Neither.
     Free,

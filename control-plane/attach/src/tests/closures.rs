@@ -6,7 +6,7 @@ use super::world::{INFRA, class, gateway, http_route, inventory, listener, read}
 use crate::{ObjectName, ParentVerdict, RouteClosure, attach};
 
 fn closure(listener: &str) -> RouteClosure {
-    let (gateway, message) = (ObjectName::new(INFRA, "g"), "no room".to_owned());
+    let (gateway, message) = (ObjectName::new(INFRA, "g"), "no room".into());
     RouteClosure { gateway, listener: listener.to_owned(), reason: "TooManyClusters", message }
 }
 

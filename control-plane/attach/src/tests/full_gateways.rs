@@ -221,7 +221,7 @@ fn closure_at_one_gateway_leaves_the_refusal_at_another() {
         gateway: ObjectName::new(INFRA, gateway),
         listener: "l".to_owned(),
         reason: "TooManyConfigurations",
-        message: "no room".to_owned(),
+        message: "no room".into(),
     };
     let closed = verdict(&attached, "team-a/last").with_closures(&[closure("full"), closure("roomy")], |name| {
         attached.served.iter().find(|one| one.gateway == *name).map(AsRef::as_ref)

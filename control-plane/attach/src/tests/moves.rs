@@ -120,6 +120,38 @@ fn name_below_a_later_wildcard_moves_within_its_namespace() {
     assert_among("after", &lines(&third_one), &["bound l x.test third", "bound l *.test wide"]);
 }
 
+/// The wildcard of another namespace came later than the one below it, and has none of its requests.
+#[test]
+fn namespace_that_narrows_keeps_names_below_a_later_wildcard() {
+    let wide = || route(("wide", "4"), "c", 2020, &["*.test"]);
+    let after = |before: &Attached| Inventory { former_holders: Arc::clone(&before.holders), ..inventory() };
+    let by_lists = |of: &Attached| Inventory { listed_holders: Arc::new(listed(of, uid)), ..inventory() };
+    let first = attached(&[open(), young(&["*.a.test"])], &inventory());
+    let second = attached(&[open(), young(&["*.a.test"]), wide()], &after(&first));
+    assert_among("before", &lines(&second), &["bound l *.a.test young", "bound l *.test wide"]);
+    for (why, narrower, expected) in [
+        ("it narrows its route", young(&["x.a.test"]), "bound l x.a.test young"),
+        ("another route claims a name", third("b", &["x.a.test"]), "bound l x.a.test third"),
+        ("it claims a narrower wildcard", young(&["*.x.a.test"]), "bound l *.x.a.test young"),
+    ] {
+        let newest = [open(), narrower, wide()];
+        for (process, past) in
+            [("a process that goes on", after(&second)), ("a process that starts", by_lists(&second))]
+        {
+            let found = attached(&newest, &past);
+            assert_among(&format!("{why}: {process}"), &lines(&found), &[expected, "bound l *.test wide"]);
+            assert_eq!(attached(&newest, &by_lists(&found)), found, "{why}: a start after it");
+        }
+    }
+    // Without a claim to the name the next wider wildcard has it.
+    let gone = attached(&[open(), young(&["y.a.test"]), wide()], &after(&second));
+    assert_among(
+        "another name",
+        &lines(&gone),
+        &["bound l y.a.test young", "bound l *.test wide", "no bound l x.a.test"],
+    );
+}
+
 /// Routes of `b` and [`INFRA`] may lead to all clusters.
 fn permitted(kind: &str) -> Value {
     let from = |namespace: &str| json!({"group": "gateway.networking.k8s.io", "kind": kind, "namespace": namespace});
@@ -198,6 +230,11 @@ fn names_pass_on_that_are_let_go_while_a_class_is_away() {
         route["spec"]["parentRefs"][0]["port"] = json!(port);
         route
     };
+    let at_listener = |name: &str| {
+        let mut route = young(&["x.test"]);
+        route["spec"]["parentRefs"][0]["sectionName"] = json!(name);
+        route
+    };
     for (why, meanwhile, is_kept) in [
         ("nothing is other than before", vec![open(), young(&["x.test"])], true),
         ("its port is named", vec![open(), at_port(443)], true),
@@ -208,6 +245,9 @@ fn names_pass_on_that_are_let_go_while_a_class_is_away() {
         ("a successor has its name", vec![open(), route(("young", "4"), "b", 2026, &["x.test"])], false),
         ("it leaves the Gateway", vec![open(), elsewhere()], false),
         ("it leaves the port", vec![open(), at_port(8443)], false),
+        ("its listener is named", vec![open(), at_listener("l")], true),
+        ("it leaves the listener", vec![open(), at_listener("m")], false),
+        ("the port is listed no longer", vec![of(&[listener("l", 8443, "TLS", "")]), young(&["x.test"])], false),
         ("the Gateway is deleted", vec![young(&["x.test"])], false),
     ] {
         let inventory = Inventory { former_holders: Arc::clone(&first.holders), ..inventory() };
@@ -217,6 +257,67 @@ fn names_pass_on_that_are_let_go_while_a_class_is_away() {
     // Of another class from the beginning, nothing is held.
     let of_another = without_class(&[open(), young(&["x.test"])], &inventory());
     assert!(of_another.holders.is_empty());
+}
+
+/// A Gateway with these listeners.
+fn of(listeners: &[Value]) -> Value {
+    gateway(&json!(listeners))
+}
+
+/// A listener whose connections are not passed on.
+fn terminating(name: &str, host: &str) -> Value {
+    let mut listener = listener(name, 443, "TLS", host);
+    listener["tls"]["mode"] = json!("Terminate");
+    listener
+}
+
+#[test]
+fn names_stay_while_their_listener_leads_nowhere() {
+    let tls = |name: &str, host: &str| listener(name, 443, "TLS", host);
+    let (of_a, all) = (|| tls("n", "*.a.test"), || tls("l", ""));
+    for (why, listeners, meanwhile, is_kept) in [
+        ("a mode that is not served", vec![all()], vec![terminating("l", "")], true),
+        ("a protocol that is not served", vec![all()], vec![listener("l", 443, "TCP", "")], true),
+        ("plain HTTP", vec![all()], vec![listener("l", 443, "HTTP", "")], true),
+        ("beside another listener", vec![all(), of_a()], vec![all(), terminating("n", "*.a.test")], true),
+        ("another mode and another name", vec![of_a()], vec![terminating("n", "*.b.test")], false),
+        ("another port", vec![all()], vec![listener("l", 8443, "TLS", "")], false),
+        (
+            "another port, and a mode that is not served",
+            vec![all()],
+            vec![tls("m", "*.b.test"), terminating("n", "c.test")],
+            false,
+        ),
+        ("no listener of the port", vec![all()], vec![], false),
+    ] {
+        let claims = |listeners: &[Value]| [of(listeners), old(&["x.a.test"]), young(&["x.a.test"])];
+        let first = attached(&[of(&listeners), young(&["x.a.test"])], &inventory());
+        let after = |before: &Attached| Inventory { former_holders: Arc::clone(&before.holders), ..inventory() };
+        let by_lists = Inventory { listed_holders: Arc::new(listed(&first, uid)), ..inventory() };
+        for (process, past) in [("a process that goes on", after(&first)), ("a process that starts", by_lists)] {
+            let away = attached(&claims(&meanwhile), &past);
+            let still = attached(&claims(&meanwhile), &after(&away));
+            assert_eq!(still.holders, away.holders, "{why}: {process}");
+            let again = lines(&attached(&claims(&listeners), &after(&still)));
+            let listener = if listeners.len() == 1 { listeners[0]["name"].as_str().unwrap() } else { "n" };
+            let holder = if is_kept { "young" } else { "old" };
+            let expected = format!("bound {listener} x.a.test {holder}");
+            assert_among(&format!("{why}: {process}"), &again, &[expected.as_str()]);
+        }
+    }
+}
+
+/// The lists that are news go before the judgement of before, which another replica knows better.
+#[test]
+fn name_that_stays_is_kept_for_one_route() {
+    let both = || [young(&["x.test"]), third("c", &["x.test"])];
+    let [of_young, of_third] = both().map(|route| attached(&[open(), route], &inventory()).holders);
+    for (listed_holders, former_holders) in [(&of_young, &of_third), (&of_third, &of_young)] {
+        let [listed_holders, former_holders] = [listed_holders, former_holders].map(Arc::clone);
+        let inventory = Inventory { listed_holders: Arc::clone(&listed_holders), former_holders, ..inventory() };
+        let away = without_class(&[&[open()][..], &both()].concat(), &inventory);
+        assert_eq!(away.holders, listed_holders);
+    }
 }
 
 /// Gateways whose classes go by turns must not gather names without end.

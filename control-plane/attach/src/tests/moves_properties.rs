@@ -36,7 +36,8 @@ proptest! {
             let (had, has) = (bound(&before), bound(&now));
             for (port, name) in [443, 8443].into_iter().flat_map(|port| NAMES.map(|name| (port, name))) {
                 let Some((holder, site)) = reached(&had, port, name) else { continue };
-                if is_claimed(&world, namespace(holder), &site) {
+                let exact = (port, HostPattern::parse(name).unwrap());
+                if [&site, &exact].into_iter().any(|site| is_claimed(&world, namespace(holder), site)) {
                     let (next, _) = reached(&has, port, name).unwrap();
                     prop_assert_eq!(namespace(next), namespace(holder), "{} at {} after {:?}", name, port, events);
                 }

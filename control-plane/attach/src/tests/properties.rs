@@ -257,7 +257,7 @@ fn properties_meet_every_end() {
 }
 
 proptest! {
-    /// Browsers keep a redirect.
+    /// Clients may keep a redirect.
     #[test]
     fn redirect_leads_to_where_a_name_is_served(documents in documents()) {
         let attached = attach(&read(&documents), &inventory());

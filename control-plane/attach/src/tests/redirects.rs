@@ -22,7 +22,8 @@ fn route(namespace: &str, name: &str, hosts: &[String], section: &str, year: u32
 
 /// A grant by which routes of a namespace may lead to all clusters.
 fn grant(namespace: &str) -> Value {
-    let from = json!([{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": namespace}]);
+    let from = ["HTTPRoute", "TLSRoute"]
+        .map(|kind| json!({"group": "gateway.networking.k8s.io", "kind": kind, "namespace": namespace}));
     let to = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster"}]);
     object("ReferenceGrant", HOME, &format!("of-{namespace}"), &json!({"from": from, "to": to}))
 }
@@ -31,7 +32,11 @@ fn grant(namespace: &str) -> Value {
 fn plain_http_leads_to_no_port_of_another_namespace() {
     let of = |(namespace, hosts, section, year): (&str, &[&str], &str, u32)| {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        route(namespace, &format!("{namespace}-{section}"), &hosts, section, year)
+        let mut route = route(namespace, &format!("{namespace}-{section}"), &hosts, section, year);
+        if section == "passed" {
+            route["kind"] = json!("TLSRoute");
+        }
+        route
     };
     for (why, routes, expected) in [
         (
@@ -88,11 +93,53 @@ fn plain_http_leads_to_no_port_of_another_namespace() {
             ],
             &["redirect *.test to 8443", "redirect *.a.test to 8443", "redirect x.a.test to 443", "no withheld http"],
         ),
+        (
+            "a name that is passed on at another port",
+            &[("team-a", &["x.test"], "passed", 2020), ("team-b", &["x.test"], "high", 2025)],
+            &[
+                "no redirect x.test",
+                "withheld http x.test",
+                "bound passed x.test team-a-passed",
+                "bound high x.test team-b-high",
+                "route team-b-high#high Accepted True Accepted: plain HTTP answers 404 for x.test: routes of several",
+                "no route team-a-passed#passed Accepted True Accepted: plain",
+            ],
+        ),
+        (
+            "a wildcard above a name that is passed on",
+            &[("team-a", &["x.test"], "passed", 2020), ("team-b", &["*.test"], "high", 2025)],
+            &["redirect *.test to 8443", "withheld http x.test", "no redirect x.test"],
+        ),
+        (
+            "a name below a wildcard that is passed on",
+            &[("team-a", &["*.test"], "passed", 2020), ("team-b", &["x.test"], "high", 2025)],
+            &["no redirect", "withheld http x.test"],
+        ),
+        (
+            "names that are passed on below each other",
+            &[
+                ("team-b", &["x.a.test"], "passed", 2020),
+                ("team-a", &["*.a.test"], "passed", 2025),
+                ("team-a", &["*.test"], "high", 2025),
+            ],
+            &["redirect *.test to 8443", "withheld http x.a.test", "no withheld http *.a.test"],
+        ),
+        (
+            "a name that its own namespace passes on",
+            &[("team-a", &["x.test", "y.test"], "passed", 2020), ("team-a", &["x.test", "*.test"], "high", 2025)],
+            &["redirect *.test to 8443", "redirect x.test to 8443", "no withheld http", "no redirect y.test"],
+        ),
+        (
+            "a name that is passed on alone",
+            &[("team-a", &["x.test"], "passed", 2020), ("team-b", &["y.test"], "high", 2025)],
+            &["redirect y.test to 8443", "no withheld http"],
+        ),
     ] {
         let gateway = gateway(&json!([
             listener("http", 80, "HTTP", ""),
             listener("low", 443, "HTTPS", ""),
-            listener("high", 8443, "HTTPS", "")
+            listener("high", 8443, "HTTPS", ""),
+            listener("passed", 6443, "TLS", "")
         ]));
         let routes = routes.iter().copied().map(of);
         let documents: Vec<Value> = [gateway, grant("team-a"), grant("team-b")].into_iter().chain(routes).collect();
@@ -180,6 +227,28 @@ fn names_without_room_are_not_led_to_a_wildcards_port() {
     assert!(!table.withheld.contains(&host("n0.r254.test")), "no wildcard is above it");
     let copies = entries(table) * tables.len();
     assert!(copies <= 65_536 + 17 * 63, "{copies}");
+}
+
+#[test]
+fn names_passed_on_below_a_wildcard_count_for_its_route() {
+    let passed_on = |mut route: Value| {
+        (route["kind"], route["spec"]["parentRefs"][0]["sectionName"]) = (json!("TLSRoute"), json!("passed"));
+        route
+    };
+    for (count, port) in [(1, Some(&443)), (80, None)] {
+        let mut gateway = multiplying(62, 1);
+        gateway["spec"]["listeners"].as_array_mut().unwrap().push(listener("passed", 6443, "TLS", ""));
+        let routes = crowd("crowd", count, |_| "v.other").into_iter().map(passed_on);
+        let wildcard = route("late", "own", &["*.v.other".to_owned()], "https", 2026);
+        let attached = attached([gateway].into_iter().chain(routes).chain([wildcard]).collect());
+        let tables = tables(&attached);
+        assert_eq!(tables.len(), 62);
+        assert_eq!(tables[0].ports.get(&host("*.v.other")), port, "{count}");
+        assert_eq!(tables[0].withheld.contains(&host("n0.r000.v.other")), port.is_some(), "{count}");
+        assert!(entries(tables[0]) * tables.len() <= 65_536, "{count}");
+        let expected = ["bound passed n0.r000.v.other r000", "no route r000#passed Accepted True Accepted: plain HTTP"];
+        assert_among("a route that passes TLS on", &lines(&attached), &expected);
+    }
 }
 
 /// Those of the listeners are in memory here, those of the ports in Envoy.

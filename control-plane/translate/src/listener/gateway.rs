@@ -234,7 +234,7 @@ impl GatewayListeners<'_> {
             gateway: self.gateway.gateway.clone(),
             listener: listener.name.clone(),
             reason: because.reason(),
-            message: because.to_string(),
+            message: because.to_string().into(),
         }
     }
 

@@ -10,10 +10,12 @@ use portcullis_api::Settings;
 use portcullis_attach::{HostPattern, RedirectTable};
 
 use super::hcm;
+use crate::proto::header;
 use crate::route::direct_response;
 use crate::status_body;
 
-/// The connection manager of a port. `open`: the ports at which HTTPS is served now, because browsers keep a 308 for good.
+/// The connection manager of a port. `open`: the ports at which HTTPS is served now. A client that keeps redirects all the same keeps them
+/// for good.
 pub(super) fn manager(tables: &[&Arc<RedirectTable>], open: &BTreeSet<u16>, settings: &Settings) -> hcm::Manager {
     let mut hosts: BTreeMap<u16, BTreeSet<&HostPattern>> = BTreeMap::new();
     let mut withheld: BTreeSet<&HostPattern> = BTreeSet::new();
@@ -54,7 +56,8 @@ fn nothing() -> Route {
     direct_response(404, body)
 }
 
-/// With the port, also 443: the one of the request is another listener's.
+/// With the port, also 443: the one of the request is another listener's. No client is to keep it: while the owner of a name is away for a
+/// moment, it leads to whoever has the name at another port. Envoy's router adds headers of the route to redirects, too.
 fn redirect(port: u16) -> Route {
     let action = RedirectAction {
         port_redirect: port.into(),
@@ -65,6 +68,7 @@ fn redirect(port: u16) -> Route {
     Route {
         r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".to_owned())), ..Default::default() }),
         action: Some(route::Action::Redirect(action)),
+        response_headers_to_add: vec![header("cache-control", "no-store")],
         ..Default::default()
     }
 }

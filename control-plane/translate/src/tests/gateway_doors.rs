@@ -297,7 +297,7 @@ fn policy_that_does_not_fit_an_upstream_closes_its_routes() {
         let (closed, closures, unfit) = made("RequestHeader");
         assert_eq!(closed, [true, false, false], "{door}");
         assert_eq!(unfit, [(KEY.to_owned(), name.to_owned())], "{door}");
-        let found: Vec<_> = closures.values().flatten().map(|one| (one.reason, one.message.as_str())).collect();
+        let found: Vec<_> = closures.values().flatten().map(|one| (one.reason, &*one.message)).collect();
         let [("UnsupportedPolicies", message)] = found[..] else { panic!("{door}: {found:?}") };
         let why = format!("DispatchPolicy {name}: KubernetesUpstream {KEY} would be refused with it: spec.");
         assert!(message.contains(&why), "{door}: {message}");

@@ -341,6 +341,9 @@ fn answers(group: &[Arc<Resource>], name: &str) -> Vec<(Vec<String>, u32, u32)> 
         Action::DirectResponse(answer) => (host.domains, answer.status, 0),
         Action::Redirect(redirect) => {
             assert_eq!(redirect.response_code(), RedirectResponseCode::PermanentRedirect);
+            let added = host.routes[0].response_headers_to_add.iter().filter_map(|one| one.header.as_ref());
+            let added: Vec<(&str, &str)> = added.map(|one| (one.key.as_str(), one.value.as_str())).collect();
+            assert_eq!(added, [("cache-control", "no-store")], "no client keeps it");
             (host.domains, 308, redirect.port_redirect)
         }
         other => panic!("{other:?}"),
@@ -369,7 +372,7 @@ fn plain_http_leads_to_https_that_is_served_and_nowhere_else() {
     let nowhere = vec![(domains(&["*"]), 404, 0)];
     assert_eq!(answers(&group, "-8080"), nowhere);
     let without = World { secrets: GatewaySecrets::default(), ..world };
-    assert_eq!(answers(&served(&ports, &["c.test"], &without), "-80"), nowhere, "browsers keep a 308 for good");
+    assert_eq!(answers(&served(&ports, &["c.test"], &without), "-80"), nowhere, "nothing is served at 443 either");
 }
 
 #[test]

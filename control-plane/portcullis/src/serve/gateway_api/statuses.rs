@@ -264,7 +264,7 @@ mod tests {
             gateway: ObjectName::new("infra", "x"),
             listener: "a".to_owned(),
             reason: "TooManyClientAddresses",
-            message: "no room".to_owned(),
+            message: "no room".into(),
         };
         let closures = [((RouteKind::Tls, ObjectName::new("infra", "x")), vec![closure])].into();
         let uids = judged();

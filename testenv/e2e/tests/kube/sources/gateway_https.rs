@@ -227,6 +227,7 @@ fn plain_http_of_a_gateway_leads_to_its_https() {
         assert_eq!(answer.status, 308, "{host}");
         let expected = format!("https://{JUDGED}:{}/api?limit=1", gateway.address.port());
         assert_eq!(answer.header("location"), Some(expected));
+        assert_eq!(answer.header("cache-control").as_deref(), Some("no-store"), "no client keeps it");
     }
     let unknown = get("unknown.example.com");
     assert_eq!((unknown.status, unknown.header("location")), (404, None));
