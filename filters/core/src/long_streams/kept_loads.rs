@@ -8,7 +8,7 @@ use super::table_load::{LoadPart, TableLoad};
 
 /// Bytes that replaced loads of one cluster's name may take.
 const MAX_BYTES: u64 = 256 << 20;
-/// Replaced loads of the present size that always fit, unless they take more than [`MAX_BYTES_OF_LARGE`].
+/// Replaced loads of the present size, with all their editions, that always fit, unless they take more than [`MAX_BYTES_OF_LARGE`].
 const MIN_LOADS: u64 = 8;
 /// Bytes that replaced loads may take if the newest ones are large.
 const MAX_BYTES_OF_LARGE: u64 = 512 << 20;
@@ -44,8 +44,6 @@ pub(super) struct KeptLoads {
 struct KeptLoad {
     load: Weak<TableLoad>,
     parts: Arc<[LoadPart]>,
-    /// Those of its parts.
-    route_bytes: u64,
     /// A digest of its set of editions.
     set: u64,
     first_used: Duration,
@@ -90,7 +88,6 @@ impl KeptLoad {
         KeptLoad {
             load: Arc::downgrade(load),
             parts: Arc::clone(load.parts()),
-            route_bytes: load.parts().iter().map(|part| part.route_bytes).fold(0, u64::saturating_add),
             set: set_of(load.parts()),
             first_used: since,
             since,
@@ -210,8 +207,7 @@ impl KeptLoads {
     }
 
     fn most_bytes(&self) -> u64 {
-        let present = self.newest.values().map(|newest| newest.route_bytes).fold(0, u64::saturating_add);
-        present.saturating_mul(MIN_LOADS).clamp(MAX_BYTES, MAX_BYTES_OF_LARGE)
+        self.bytes.sums().present.saturating_mul(MIN_LOADS).clamp(MAX_BYTES, MAX_BYTES_OF_LARGE)
     }
 
     /// The set of editions that has to go, if there are too many.
