@@ -15,6 +15,9 @@ const MAX_BYTES_OF_LARGE: u64 = 512 << 20;
 /// Sets of editions that replaced loads of one cluster's name may have, beside those of the newest ones. Loads that differ in host names
 /// alone have one.
 const MAX_SETS: usize = 255;
+/// Time that counts as disuse of each load, beside its own. Without it loads of edits in geometric distances would all have one
+/// proportion, however short they were in use, and an hour's load could end before each of them.
+const MIN_DISUSE: Duration = Duration::from_secs(5);
 /// Route tables of one cluster's name whose newest load may be in use: as many as a Gateway has listeners. Those of listeners that are
 /// gone are kept by streams, too.
 const MAX_TABLES: usize = 64;
@@ -105,7 +108,7 @@ impl KeptLoad {
     }
 
     fn disuse(&self, uptime: Duration) -> Disuse {
-        Disuse { idle: uptime.saturating_sub(self.until), used: self.used }
+        Disuse { idle: uptime.saturating_sub(self.until).saturating_add(MIN_DISUSE), used: self.used }
     }
 }
 

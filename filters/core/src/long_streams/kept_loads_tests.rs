@@ -91,6 +91,27 @@ fn streams_of_a_quiet_time_outlast_a_storm_of_edits() {
     assert_eq!((is_alive(&quiet), alive), (true, MAX_SETS));
 }
 
+/// Somebody may choose the distances of edits so that each load is replaced for as long, in proportion, as the others.
+#[test]
+fn quiet_load_outlasts_edits_in_geometric_distances() {
+    const SPAN: f64 = 1_800_000.0;
+    let mut kept = KeptLoads::default();
+    let editions: Vec<u64> = (0..1_000).collect();
+    let quiet = load(&editions, 0);
+    use_load(&mut kept, "https", &quiet, 0);
+    let begin = secs(3_600);
+    let mut storm = Vec::new();
+    for edit in 0..9_i32 {
+        let since = begin + Duration::from_millis((SPAN * (1.0 - 0.27_f64.powi(edit))) as u64);
+        let newest = TableLoad::together(since, editions.iter().map(|edition| part(*edition, KIB)));
+        assert!(kept.add(place("https"), &newest, since));
+        drop(kept.end_excess(since));
+        storm.push(newest);
+    }
+    let ended: Vec<_> = (0..).zip(&storm).filter(|(_, load)| !is_alive(load)).map(|(edit, _)| edit).collect();
+    assert_eq!((is_alive(&quiet), ended), (true, vec![7]), "the one that was in use for the shortest time");
+}
+
 /// Streams that begin now must not be those that end first, whatever was kept before: an attacker could fill the room with loads that were
 /// the newest a little longer than the next ones are.
 #[test]
