@@ -160,6 +160,28 @@ fn servers_in_use_are_those_of_their_own_edition() {
     assert_eq!(second.streams.expire(Duration::from_secs(6), |_, _| ()), Some(Duration::from_secs(7)), "once");
 }
 
+/// The proxy may send the next one in the turn in which it refuses one.
+#[test]
+fn refused_load_is_none_of_its_turn() {
+    let mut loads = Loads::default();
+    let now = Duration::ZERO;
+    let of_table = |limit: u64, variant: &str| ClusterConfig {
+        variant: variant.to_owned(),
+        listener: "a".to_owned(),
+        max_session_duration_seconds: Some(limit),
+        ..plain_config(None)
+    };
+    let _first = loads.load(&of_table(100, ""), now);
+    assert!(loads.pending.settle(now).is_empty());
+    drop(loads.load(&of_table(200, ""), now));
+    let next = ["", "v"].map(|variant| loads.load(&of_table(300, variant), now));
+    let refused = loads.pending.settle(now);
+    assert_eq!(refused.len(), 1);
+    assert_eq!(next[0].load.number(), next[1].load.number(), "no other is beside them");
+    assert!(loads.apply_one(now));
+    assert_eq!(loads.session_limit(""), Some(300), "of the one in use");
+}
+
 #[test]
 fn loads_that_are_used_together_have_one_number() {
     let mut loads = Loads::default();

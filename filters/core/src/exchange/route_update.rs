@@ -138,7 +138,8 @@ impl<T> RouteUpdate<T> {
     /// Keeps the configuration until it is applied, as far as the proxy has it when it loads the next one in its place. Not for one that
     /// is the same but for its load: the next one keeps it, if that is used.
     pub(super) fn keep_beside(&mut self, next: &Self) {
-        if !Weak::ptr_eq(&self.edition, &next.edition) || self.denials != next.denials {
+        let is_same = Weak::ptr_eq(&self.edition, &next.edition) && self.denials == next.denials;
+        if self.load.is_shared() && !is_same {
             self.keep_parts();
         }
     }
