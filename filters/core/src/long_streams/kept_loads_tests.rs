@@ -199,6 +199,30 @@ fn load_that_comes_into_use_again_is_the_newest() {
     assert!(kept.are_gone() && kept.bytes() == LoadBytes::default() && kept.past.is_empty());
 }
 
+/// As if each were looked for alone: many end at once where a proxy has used many after their end.
+#[test]
+fn loads_that_end_at_once_are_those_of_the_greatest_disuse() {
+    let mut kept = KeptLoads::default();
+    let (mut loads, mut now) = (Vec::new(), 0);
+    for edit in 0..1_000_u64 {
+        let newest = load(&[edit], now);
+        use_load(&mut kept, "https", &newest, now);
+        loads.push(newest);
+        now += 1 + edit % 7;
+    }
+    loads.iter().for_each(|load| load.note_use());
+    kept.forget_gone(secs(now));
+    let alone = |one: &KeptLoad| (secs(now) + MIN_DISUSE - one.until).as_secs_f64() / one.used.as_secs_f64().max(0.001);
+    let mut expected: Vec<_> = kept.past.iter().map(|past| (alone(past), past.set)).collect();
+    expected.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let of_sets = |kept: &KeptLoads| kept.past.iter().map(|past| past.set).collect::<Vec<_>>();
+    let before = of_sets(&kept);
+    assert_eq!((before.len(), kept.end_excess(secs(now)).len()), (999, 999 - MAX_SETS));
+    let ended: BTreeSet<_> = expected.iter().take(999 - MAX_SETS).map(|(_, set)| *set).collect();
+    let left: Vec<_> = before.into_iter().filter(|set| !ended.contains(set)).collect();
+    assert_eq!(of_sets(&kept), left, "in the order of before");
+}
+
 /// One load of a table, with all that a proxy has in memory for it.
 struct Model {
     listener: usize,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::StreamRegistry;
 use super::kept_bytes::LoadBytes;
-use super::kept_loads::{KeptLoads, TablePlace};
+use super::kept_loads::{KeptLoads, LoadsByDisuse, TablePlace};
 use super::table_load::TableLoad;
 
 /// Fewer names than this are not worth a look.
@@ -211,15 +211,22 @@ impl<T> OwnerNames<T> {
     fn end_until(&mut self, most: u64, uptime: Duration) -> Vec<(String, Weak<TableLoad>)> {
         let past = self.names.iter().map(|(name, owner)| (owner.loads.bytes().past, name.clone()));
         let mut by_past: BinaryHeap<(u64, String)> = past.collect();
+        let mut taken: HashMap<String, LoadsByDisuse> = HashMap::new();
         let mut ended = Vec::new();
         while self.bytes.past > most
             && let Some((_, name)) = by_past.pop()
         {
-            let end = |loads: &mut KeptLoads| (loads.end_most_disused(uptime), loads.bytes().past);
+            let end = |loads: &mut KeptLoads| {
+                let by_disuse = taken.entry(name.clone()).or_insert_with(|| loads.take_by_disuse(uptime));
+                (loads.end_next(by_disuse), loads.bytes().past)
+            };
             if let (Some(load), past) = self.with_loads(&name, end) {
                 ended.push((name.clone(), load));
                 by_past.push((past, name));
             }
+        }
+        for (name, left) in taken {
+            self.with_loads(&name, |loads| loads.put_back(left));
         }
         ended
     }
