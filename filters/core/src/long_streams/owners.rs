@@ -12,6 +12,8 @@ use super::table_load::TableLoad;
 const SWEEP_THRESHOLD: usize = 64;
 /// Bytes that replaced loads of all names may take; as many as the newest ones, if these take more: an edit of all clusters ends no stream.
 const MAX_BYTES: u64 = 1 << 30;
+/// Bytes that they may take however much the newest ones take: those of tables that are gone, which streams keep, are among these.
+const MAX_BYTES_OF_MANY: u64 = 4 * MAX_BYTES;
 /// Bytes by which they grow beyond that before all names are looked through, and by which they are fewer afterwards if there were too many.
 const LOOK_AGAIN: u64 = MAX_BYTES / 16;
 
@@ -201,7 +203,7 @@ impl<T> OwnerNames<T> {
             name.loads.forget_gone(uptime);
             self.bytes.add(name.loads.bytes());
         }
-        let most = self.bytes.present.max(MAX_BYTES);
+        let most = self.bytes.present.clamp(MAX_BYTES, MAX_BYTES_OF_MANY);
         let is_excess = self.bytes.past > most;
         let ended = if is_excess { self.end_until(most.saturating_sub(LOOK_AGAIN), uptime) } else { Vec::new() };
         self.look_at = look_at(self.bytes.past);

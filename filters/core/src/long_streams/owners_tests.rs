@@ -159,3 +159,20 @@ fn names_that_are_gone_make_no_room() {
     let bytes = owners.lock().bytes;
     assert!(bytes.past <= MAX_BYTES + LOOK_AGAIN, "{bytes:?}");
 }
+
+/// A stream keeps the newest load of a table that is gone: it is in use for all that the filter knows.
+#[test]
+fn names_that_streams_keep_make_little_room() {
+    let owners = StreamOwners::<()>::default();
+    // 64 MiB each.
+    let of_name = |name: String, id| used(&owners, &name, (id, 16 << 20), id);
+    let _gone: Vec<_> = (0..100).map(|id| of_name(format!("gone-{id}"), id)).collect();
+    let mut loads = Vec::new();
+    for id in 100..320 {
+        loads.push(of_name(format!("crowd-{}", id % 20), id));
+        let bytes = owners.lock().bytes;
+        assert!(bytes.past <= MAX_BYTES_OF_MANY + LOOK_AGAIN, "{bytes:?}");
+    }
+    assert!(owners.lock().bytes.present > MAX_BYTES_OF_MANY);
+    assert!(loads[200..].iter().all(|load| !load.is_ended()), "the newest ones of each name");
+}
