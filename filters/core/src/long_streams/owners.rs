@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -35,7 +36,7 @@ struct OwnerNames<T> {
     /// Number of names at which unused ones are swept.
     most: usize,
     /// Loads whose streams have to end.
-    ended: Vec<Weak<TableLoad>>,
+    ended: Vec<EndedLoad>,
     /// What the loads of all names take.
     bytes: LoadBytes,
     /// Bytes of replaced loads at which all names are looked through.
@@ -49,7 +50,14 @@ struct OwnerName<T> {
     loads: KeptLoads,
 }
 
-/// The loads whose streams have to end, by the groups of these ([`crate::exchange::RouteConfig::stream_group`]).
+#[derive(Debug)]
+struct EndedLoad {
+    load: Weak<TableLoad>,
+    /// That of [`StreamOwners::ended`] at its last end.
+    number: u64,
+}
+
+/// Loads whose streams have to end, by the groups of these ([`crate::exchange::RouteConfig::stream_group`]).
 #[derive(Debug, Default)]
 pub struct EndedLoads(BTreeMap<u64, u64>);
 
@@ -140,8 +148,10 @@ impl<T> StreamOwners<T> {
         }
         let concerned = ended.keys().filter_map(|name| names.names.get(name)).flat_map(OwnerName::alive);
         let concerned = concerned.map(|(_, streams)| streams).collect();
-        names.note_ended(ended.into_values().flatten());
-        self.ended.fetch_add(1, Ordering::AcqRel);
+        // Under the lock: a worker that sees the number finds its loads.
+        let number = self.ended().saturating_add(1);
+        names.note_ended(ended.into_values().flatten(), number);
+        self.ended.store(number, Ordering::Release);
         concerned
     }
 
@@ -150,11 +160,13 @@ impl<T> StreamOwners<T> {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// The loads whose streams have to end, as far as something keeps them. Streams that run for long are ended without the host's help;
-    /// others are the host's to find.
-    pub fn ended_loads(&self) -> EndedLoads {
+    /// The loads whose streams have to end since [`StreamOwners::ended`] was `seen`, as far as something keeps them. Streams that run for
+    /// long are ended without the host's help; others are the host's to find, once for each end of their load.
+    pub fn ended_loads(&self, seen: u64) -> EndedLoads {
         let names = self.lock();
-        let ended: Vec<_> = names.ended.iter().filter_map(Weak::upgrade).filter(|load| load.is_ended()).collect();
+        let further = names.ended.iter().filter(|ended| ended.number > seen);
+        let loads = further.filter_map(|ended| ended.load.upgrade());
+        let ended: Vec<_> = loads.filter(|load| load.is_ended()).collect();
         drop(names);
         let ids = ended.iter().flat_map(|load| load.ids());
         EndedLoads(ids.map(|ids| (*ids.start(), *ids.end())).collect())
@@ -233,11 +245,12 @@ impl<T> OwnerNames<T> {
         ended
     }
 
-    fn note_ended(&mut self, loads: impl Iterator<Item = Weak<TableLoad>>) {
-        self.ended.extend(loads);
-        self.ended.retain(|load| load.strong_count() > 0);
-        self.ended.sort_unstable_by_key(|load| load.as_ptr().addr());
-        self.ended.dedup_by(|one, other| Weak::ptr_eq(one, other));
+    fn note_ended(&mut self, loads: impl Iterator<Item = Weak<TableLoad>>, number: u64) {
+        self.ended.extend(loads.map(|load| EndedLoad { load, number }));
+        self.ended.retain(|ended| ended.load.strong_count() > 0);
+        // One that went on in between has the number of its last end.
+        self.ended.sort_unstable_by_key(|ended| (ended.load.as_ptr().addr(), Reverse(ended.number)));
+        self.ended.dedup_by(|one, other| Weak::ptr_eq(&one.load, &other.load));
     }
 }
 

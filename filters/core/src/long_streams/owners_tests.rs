@@ -52,11 +52,11 @@ fn oldest_loads_beyond_the_bound_have_to_end() {
         }
         assert_eq!((number_ended(&loads), owners.ended()), (300 - kept, 300 - kept as u64));
         assert!(loads.iter().is_sorted_by_key(|load| !load.is_ended()), "the oldest first");
-        let ended = owners.ended_loads();
+        let ended = owners.ended_loads(0);
         assert!(loads.iter().all(|load| ended.contains(load.id()) == load.is_ended()));
         assert!(!other.is_ended() && !ended.contains(other.id()));
         loads.clear();
-        assert!(owners.ended_loads().0.is_empty(), "none that nothing keeps");
+        assert!(owners.ended_loads(0).0.is_empty(), "none that nothing keeps");
     }
 }
 
@@ -80,7 +80,7 @@ fn load_in_use_after_its_end_goes_on() {
     let first = all(0..300);
     assert_eq!(number_ended(&first), 44);
     first[0].note_use();
-    assert!(!first[0].is_ended() && !owners.ended_loads().contains(first[0].id()));
+    assert!(!first[0].is_ended() && !owners.ended_loads(0).contains(first[0].id()));
     let later = all(300..600);
     let ended = (first[0].is_ended(), number_ended(&first), number_ended(&later));
     assert_eq!(ended, (false, 299, 45), "the bound is as before");
@@ -89,6 +89,27 @@ fn load_in_use_after_its_end_goes_on() {
     let last = all(600..601);
     assert_eq!(number_ended(&first) + number_ended(&later), 601 - 256, "however many are in use");
     assert_eq!(number_ended(&last), 0);
+}
+
+/// A worker that has woken the streams of a load has nothing more to do for them.
+#[test]
+fn loads_that_a_worker_has_seen_end_are_not_found_again() {
+    let owners = StreamOwners::<()>::default();
+    let mut loads: Vec<RouteLoad> = (0..300).map(|id| used(&owners, "a", (id, 1), id)).collect();
+    let found = |loads: &[RouteLoad], seen: u64| {
+        let ended = owners.ended_loads(seen);
+        (0..).zip(loads).filter(|(_, load)| ended.contains(load.id())).map(|(id, _)| id).collect::<Vec<u64>>()
+    };
+    assert_eq!((owners.ended(), found(&loads, 0)), (44, (0..44).collect()));
+    assert_eq!((found(&loads, 42), found(&loads, 44)), (vec![42, 43], vec![]));
+    // A request begins under the first one, which goes on and ends again much later.
+    loads[0].note_use();
+    loads.push(used(&owners, "a", (300, 1), 300));
+    assert!(!found(&loads, 0).contains(&0));
+    let seen = owners.ended();
+    loads.extend((301..600).map(|id| used(&owners, "a", (id, 1), 100_000 + id)));
+    assert!(loads[0].is_ended() && found(&loads, seen).contains(&0), "once for each end");
+    assert_eq!(found(&loads, owners.ended()), [0; 0]);
 }
 
 #[test]
