@@ -199,7 +199,7 @@ fn load_that_comes_into_use_again_is_the_newest() {
     assert!(kept.are_gone() && kept.bytes() == LoadBytes::default() && kept.past.is_empty());
 }
 
-/// As if each were looked for alone: many end at once where a proxy has used many after their end.
+/// Order as if each were looked for alone. Many end at once where a proxy has used many after their end.
 #[test]
 fn loads_that_end_at_once_are_those_of_the_greatest_disuse() {
     let mut kept = KeptLoads::default();
