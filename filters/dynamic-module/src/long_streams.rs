@@ -105,15 +105,17 @@ impl Task for Updates {
     }
 }
 
-/// Has the streams of this worker look at their end whose load has to go. The timer ends those that run for long.
+/// Has the streams of this worker look at their end whose load has to go, once for each end of a load. The timer ends those that run for
+/// long.
 pub(crate) fn end_loads(stream: &FilterHandle) {
     thread_local! {
         /// The number of [`StreamOwners::ended`] that this worker has acted on.
         static SEEN: Cell<u64> = const { Cell::new(0) };
     }
     let ended = STREAMS.ended();
-    if SEEN.replace(ended) != ended {
-        let loads = STREAMS.ended_loads();
+    let seen = SEEN.replace(ended);
+    if seen != ended {
+        let loads = STREAMS.ended_loads(seen);
         stream.wake_streams(|group| loads.contains(group));
     }
 }

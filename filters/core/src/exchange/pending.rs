@@ -14,13 +14,15 @@ pub struct PendingUpdates<T> {
     updates: BTreeMap<u64, (Duration, RouteUpdate<T>)>,
     /// The newest of each place.
     newest: HashMap<RoutePlace, u64>,
+    /// The newest of each place of which a turn has shown that the proxy took it.
+    settled: HashMap<RoutePlace, u64>,
     /// From this number on the proxy may yet refuse them.
     unsettled: u64,
 }
 
 impl<T> Default for PendingUpdates<T> {
     fn default() -> Self {
-        PendingUpdates { updates: BTreeMap::new(), newest: HashMap::new(), unsettled: 0 }
+        PendingUpdates { updates: BTreeMap::new(), newest: HashMap::new(), settled: HashMap::new(), unsettled: 0 }
     }
 }
 
@@ -44,6 +46,7 @@ impl<T> PendingUpdates<T> {
         let (mut used, mut refused) = (BTreeMap::new(), Vec::new());
         for (number, (_, mut update)) in of_turn {
             if update.keep() {
+                self.settled.insert(update.place(), number);
                 used.insert(number, (at, update));
             } else {
                 self.forget_place(number, &update);
@@ -62,7 +65,9 @@ impl<T> PendingUpdates<T> {
         self.updates.last_key_value().is_none_or(|(number, _)| *number < self.unsettled)
     }
 
-    /// Takes the first one by its load, if it is to be applied by then. One at a time: if that fails the others are there.
+    /// Takes the first one by its load, if it is to be applied by then. One at a time: if that fails the others are there. It sets the
+    /// servers and numbers of the newest load that the proxy took in its place. If only the newest load set them, nothing would while edits
+    /// come faster than they apply.
     pub fn take_due(&mut self, uptime: Duration) -> Option<RouteUpdate<T>> {
         let (_, (at, first)) = self.updates.first_key_value()?;
         if *at > uptime {
@@ -74,9 +79,10 @@ impl<T> PendingUpdates<T> {
             join_tables(&by_table(used.map(|(number, (_, update))| (*number, update))), uptime);
         }
         let (number, (_, mut update)) = self.updates.pop_first()?;
-        let newest = self.newest.get(&update.place()).filter(|newest| **newest < self.unsettled);
-        let newest = newest.and_then(|newest| self.updates.get(newest));
-        update.is_replaced = newest.is_some_and(|(_, newest)| newest.has_same_streams(&update));
+        let newest = self.settled.get(&update.place()).and_then(|newest| self.updates.get(newest));
+        if let Some((_, newest)) = newest.filter(|(_, newest)| newest.has_same_streams(&update)) {
+            update.take_values(newest);
+        }
         self.forget_place(number, &update);
         Some(update)
     }
@@ -88,8 +94,10 @@ impl<T> PendingUpdates<T> {
 
     fn forget_place(&mut self, number: u64, update: &RouteUpdate<T>) {
         let place = update.place();
-        if self.newest.get(&place) == Some(&number) {
-            self.newest.remove(&place);
+        for newest in [&mut self.newest, &mut self.settled] {
+            if newest.get(&place) == Some(&number) {
+                newest.remove(&place);
+            }
         }
     }
 }
@@ -128,94 +136,5 @@ fn number_together<T>(tables: Tables<'_, T>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use portcullis_filter_config::ClusterConfig;
-
-    use super::*;
-    use crate::exchange::{CompiledClusters, RouteConfig};
-    use crate::gateway::tests::plain_config;
-    use crate::long_streams::StreamOwners;
-    use crate::state_store::EphemeralState;
-
-    #[test]
-    fn pending_changes_are_taken_in_the_order_of_their_loads() {
-        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
-        let mut pending = PendingUpdates::default();
-        let mut routes = Vec::new();
-        for (variant, at) in [("a", 1), ("b", 1), ("a", 2), ("c", 3)] {
-            let config = ClusterConfig { variant: variant.to_owned(), ..plain_config(None) };
-            let text = serde_json::to_vec(&config).unwrap();
-            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
-            routes.push(route);
-            pending.add(update, Duration::from_secs(at));
-        }
-        let numbers: Vec<_> = routes.iter().map(|route| route.load.number()).collect();
-        let mut taken = |uptime| {
-            let due: Vec<_> = std::iter::from_fn(|| pending.take_due(Duration::from_secs(uptime))).collect();
-            let next = pending.next().map(|at| at.as_secs());
-            (due.iter().map(RouteUpdate::number).collect::<Vec<_>>(), next, pending.newest.len())
-        };
-        assert_eq!(taken(0), (vec![], Some(1), 3));
-        assert_eq!(taken(1), (numbers[..2].to_vec(), Some(2), 2));
-        assert_eq!(taken(9), (numbers[2..].to_vec(), None, 0));
-    }
-
-    #[test]
-    fn load_that_is_replaced_only_judges() {
-        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
-        let mut pending = PendingUpdates::default();
-        let mut routes = Vec::new();
-        let mut add_of = |object: &str, pending: &mut PendingUpdates<u32>| {
-            let text = serde_json::to_vec(&ClusterConfig { object: object.to_owned(), ..plain_config(None) }).unwrap();
-            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
-            routes.push(route);
-            pending.add(update, Duration::ZERO);
-        };
-        let mut add = |pending: &mut PendingUpdates<u32>| add_of("a", pending);
-        let take = |pending: &mut PendingUpdates<u32>| pending.take_due(Duration::ZERO).unwrap().is_replaced;
-        add(&mut pending);
-        add(&mut pending);
-        assert!(pending.settle(Duration::ZERO).is_empty() && take(&mut pending));
-        add(&mut pending);
-        assert!(!take(&mut pending), "the proxy may yet refuse the last one");
-        assert!(!take(&mut pending));
-        add(&mut pending);
-        add_of("b", &mut pending);
-        assert!(pending.settle(Duration::ZERO).is_empty());
-        assert!(!take(&mut pending), "servers of an object are taken away once they are known");
-    }
-
-    #[test]
-    fn loads_that_are_used_together_have_one_number() {
-        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
-        let mut pending = PendingUpdates::default();
-        let mut numbers = |loads: &[(&str, &str)]| {
-            let routes: Vec<_> = loads
-                .iter()
-                .map(|(variant, listener)| {
-                    let config = ClusterConfig {
-                        variant: (*variant).to_owned(),
-                        listener: (*listener).to_owned(),
-                        ..plain_config(None)
-                    };
-                    let text = serde_json::to_vec(&config).unwrap();
-                    let (route, update) =
-                        RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
-                    pending.add(update, Duration::ZERO);
-                    route
-                })
-                .collect();
-            assert!(pending.settle(Duration::ZERO).is_empty());
-            routes.iter().map(|route| route.load.number()).collect::<Vec<_>>()
-        };
-        let first = numbers(&[("", "a"), ("v", "a"), ("", "b"), ("w", "a")]);
-        assert!(first[0] == first[3] && first[1] == first[3] && first[2] < first[3], "{first:?}");
-        let next = numbers(&[("", "a"), ("v", "a")]);
-        assert!(next[0] == next[1] && next[0] > first[3], "{next:?}");
-        // Of two route configurations, or of unknown ones.
-        for loads in [[("", "a"), ("v", "a"), ("", "a")], [("", ""), ("v", ""), ("w", "")]] {
-            let numbers = numbers(&loads);
-            assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
-        }
-    }
-}
+#[path = "pending_tests.rs"]
+mod tests;

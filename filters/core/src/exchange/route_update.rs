@@ -28,9 +28,7 @@ pub struct RouteUpdate<T> {
     /// What the configuration takes in the load of its route table.
     part: LoadPart,
     streams: Weak<StreamRegistry<T>>,
-    servers: Option<Servers>,
-    session_limit: Option<Duration>,
-    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
+    values: Arc<RunningValues>,
     judge: Weak<CompiledCluster>,
     denials: [u8; 64],
     variant: Box<str>,
@@ -38,8 +36,16 @@ pub struct RouteUpdate<T> {
     /// The host names of a variant.
     hosts: Weak<DoorHosts>,
     kept: Option<KeptConfig<T>>,
-    /// The proxy uses another load of the object in its place, which says what servers and limits there are: this one only judges.
-    pub(super) is_replaced: bool,
+}
+
+/// The servers and numbers of a configuration, which replace those of the one before.
+#[derive(Debug)]
+struct RunningValues {
+    /// The edition that has them.
+    edition: u64,
+    servers: Option<Servers>,
+    session_limit: Option<Duration>,
+    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
 }
 
 /// The place of a load: another load in it replaces the one before.
@@ -57,6 +63,12 @@ struct KeptConfig<T> {
 impl<T> RouteUpdate<T> {
     /// Those of a configuration with a text of that many bytes, and the digest of its denials.
     pub(super) fn of(config: &ClusterConfig, route: &RouteConfig<T>, denials: [u8; 64], text: usize) -> Self {
+        let values = RunningValues {
+            edition: route.edition.id(),
+            servers: config.servers.clone(),
+            session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
+            queues: route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
+        };
         RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),
@@ -64,16 +76,13 @@ impl<T> RouteUpdate<T> {
             load: route.load.clone(),
             part: LoadPart::new(&route.load, &route.edition, text),
             streams: Arc::downgrade(&route.streams),
-            servers: config.servers.clone(),
-            session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
-            queues: route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
+            values: Arc::new(values),
             judge: Arc::downgrade(&route.compiled.cluster),
             denials,
             variant: config.variant.as_str().into(),
             listener: config.listener.as_str().into(),
             hosts: route.hosts.as_ref().map(Arc::downgrade).unwrap_or_default(),
             kept: None,
-            is_replaced: false,
         }
     }
 
@@ -120,10 +129,17 @@ impl<T> RouteUpdate<T> {
         (self.name.clone(), self.variant.clone(), self.listener.clone())
     }
 
+    /// Has [`RouteUpdate::apply`] set the servers and numbers of another load of the object, which the proxy uses in its place. Judging
+    /// stays its own.
+    pub(super) fn take_values(&mut self, newer: &Self) {
+        self.values = Arc::clone(&newer.values);
+    }
+
     /// Keeps the configuration until it is applied, as far as the proxy has it when it loads the next one in its place. Not for one that
     /// is the same but for its load: the next one keeps it, if that is used.
     pub(super) fn keep_beside(&mut self, next: &Self) {
-        if !Weak::ptr_eq(&self.edition, &next.edition) || self.denials != next.denials {
+        let is_same = Weak::ptr_eq(&self.edition, &next.edition) && self.denials == next.denials;
+        if self.load.is_shared() && !is_same {
             self.keep_parts();
         }
     }
@@ -163,14 +179,15 @@ impl<T> RouteUpdate<T> {
             return Vec::new();
         }
         let uptime = at.uptime;
-        for (queue, config) in self.queues.iter().filter(|_| !self.is_replaced) {
+        let values = &self.values;
+        for (queue, config) in &values.queues {
             queue.configure(config);
         }
-        let on_servers = self.servers.as_ref().filter(|_| !self.is_replaced).and_then(|servers| {
+        let on_servers = values.servers.as_ref().and_then(|servers| {
             let names = servers.names.iter().map(String::as_str);
-            streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
+            streams.set_servers(names, Duration::from_secs(servers.drain_seconds), values.edition, uptime)
         });
-        let by_limit = (!self.is_replaced).then(|| streams.limit_sessions(self.session_limit)).flatten();
+        let by_limit = streams.limit_sessions(values.session_limit);
         let judge: Arc<dyn StreamJudge> = Arc::new(RouteJudge {
             cluster: Weak::clone(&self.judge),
             digest: self.denials,

@@ -1,4 +1,5 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,13 +9,16 @@ use super::table_load::{LoadPart, TableLoad};
 
 /// Bytes that replaced loads of one cluster's name may take.
 const MAX_BYTES: u64 = 256 << 20;
-/// Replaced loads of the present size that always fit, unless they take more than [`MAX_BYTES_OF_LARGE`].
+/// Replaced loads of the present size, with all their editions, that always fit, unless they take more than [`MAX_BYTES_OF_LARGE`].
 const MIN_LOADS: u64 = 8;
 /// Bytes that replaced loads may take if the newest ones are large.
 const MAX_BYTES_OF_LARGE: u64 = 512 << 20;
 /// Sets of editions that replaced loads of one cluster's name may have, beside those of the newest ones. Loads that differ in host names
 /// alone have one.
 const MAX_SETS: usize = 255;
+/// Time that counts as disuse of each load, beside its own. Without it loads of edits in geometric distances would all have one
+/// proportion, however short they were in use, and an hour's load could end before each of them.
+const MIN_DISUSE: Duration = Duration::from_secs(5);
 /// Route tables of one cluster's name whose newest load may be in use: as many as a Gateway has listeners. Those of listeners that are
 /// gone are kept by streams, too.
 const MAX_TABLES: usize = 64;
@@ -44,8 +48,6 @@ pub(super) struct KeptLoads {
 struct KeptLoad {
     load: Weak<TableLoad>,
     parts: Arc<[LoadPart]>,
-    /// Those of its parts.
-    route_bytes: u64,
     /// A digest of its set of editions.
     set: u64,
     first_used: Duration,
@@ -64,18 +66,17 @@ struct Disuse {
 }
 
 impl Disuse {
-    fn exceeds(self, other: Disuse) -> bool {
+    /// The greatest is the first.
+    fn order(self, other: Disuse) -> Ordering {
         let millis = |time: Duration| u128::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let product = |idle: Duration, used: Duration| millis(idle).saturating_mul(millis(used).max(1));
-        product(self.idle, other.used) > product(other.idle, self.used)
+        product(other.idle, self.used).cmp(&product(self.idle, other.used))
     }
 }
 
-/// The one of the greatest disuse; the first of several.
-fn most_disused<K>(all: impl Iterator<Item = (K, Disuse)>) -> Option<K> {
-    let most = all.reduce(|most, other| if other.1.exceeds(most.1) { other } else { most });
-    most.map(|(key, _)| key)
-}
+/// Replaced loads of one cluster's name in the order in which they end: that of the greatest disuse first, of equal ones the oldest. The
+/// order stays as it is while they end, however many do.
+pub(super) struct LoadsByDisuse(std::vec::IntoIter<(usize, KeptLoad)>);
 
 fn set_of(parts: &[LoadPart]) -> u64 {
     let editions: BTreeSet<u64> = parts.iter().map(|part| part.edition).collect();
@@ -90,7 +91,6 @@ impl KeptLoad {
         KeptLoad {
             load: Arc::downgrade(load),
             parts: Arc::clone(load.parts()),
-            route_bytes: load.parts().iter().map(|part| part.route_bytes).fold(0, u64::saturating_add),
             set: set_of(load.parts()),
             first_used: since,
             since,
@@ -108,7 +108,7 @@ impl KeptLoad {
     }
 
     fn disuse(&self, uptime: Duration) -> Disuse {
-        Disuse { idle: uptime.saturating_sub(self.until), used: self.used }
+        Disuse { idle: uptime.saturating_sub(self.until).saturating_add(MIN_DISUSE), used: self.used }
     }
 }
 
@@ -179,27 +179,43 @@ impl KeptLoads {
     pub(super) fn end_excess(&mut self, uptime: Duration) -> Vec<Weak<TableLoad>> {
         let most = self.most_bytes();
         let mut ended = Vec::new();
-        while self.bytes.sums().past > most
-            && let Some(one) = self.end_most_disused(uptime)
-        {
-            ended.push(one);
-        }
-        while let Some(set) = self.excess_set(uptime) {
-            while let Some(index) = self.past.iter().position(|past| past.set == set) {
-                ended.push(self.end(index));
+        if self.bytes.sums().past > most {
+            let mut loads = self.take_by_disuse(uptime);
+            while self.bytes.sums().past > most
+                && let Some(one) = self.end_next(&mut loads)
+            {
+                ended.push(one);
             }
+            self.put_back(loads);
+        }
+        let sets = self.excess_sets(uptime);
+        if !sets.is_empty() {
+            let of_sets: Vec<_> = self.past.extract_if(.., |past| sets.contains(&past.set)).collect();
+            ended.extend(of_sets.into_iter().map(|one| self.end(one)));
         }
         ended
     }
 
-    /// Ends the load that was the newest for the least part of its time.
-    pub(super) fn end_most_disused(&mut self, uptime: Duration) -> Option<Weak<TableLoad>> {
-        let all = self.past.iter().enumerate().map(|(index, past)| (index, past.disuse(uptime)));
-        most_disused(all).map(|index| self.end(index))
+    /// Takes the replaced loads, which count still, to end some of them. [`KeptLoads::put_back`] follows.
+    pub(super) fn take_by_disuse(&mut self, uptime: Duration) -> LoadsByDisuse {
+        let mut loads: Vec<_> = std::mem::take(&mut self.past).into_iter().enumerate().collect();
+        loads.sort_by(|(_, one), (_, other)| one.disuse(uptime).order(other.disuse(uptime)));
+        LoadsByDisuse(loads.into_iter())
     }
 
-    fn end(&mut self, index: usize) -> Weak<TableLoad> {
-        let ended = self.past.remove(index);
+    /// Ends the load that was the newest for the least part of its time.
+    pub(super) fn end_next(&mut self, loads: &mut LoadsByDisuse) -> Option<Weak<TableLoad>> {
+        loads.0.next().map(|(_, one)| self.end(one))
+    }
+
+    /// Takes back those that go on.
+    pub(super) fn put_back(&mut self, loads: LoadsByDisuse) {
+        let mut left: Vec<_> = loads.0.collect();
+        left.sort_unstable_by_key(|(index, _)| *index);
+        self.past = left.into_iter().map(|(_, load)| load).collect();
+    }
+
+    fn end(&mut self, ended: KeptLoad) -> Weak<TableLoad> {
         self.bytes.remove(&ended.parts, Standing::Past);
         if let Some(load) = ended.load.upgrade() {
             load.end();
@@ -210,14 +226,13 @@ impl KeptLoads {
     }
 
     fn most_bytes(&self) -> u64 {
-        let present = self.newest.values().map(|newest| newest.route_bytes).fold(0, u64::saturating_add);
-        present.saturating_mul(MIN_LOADS).clamp(MAX_BYTES, MAX_BYTES_OF_LARGE)
+        self.bytes.sums().present.saturating_mul(MIN_LOADS).clamp(MAX_BYTES, MAX_BYTES_OF_LARGE)
     }
 
-    /// The set of editions that has to go, if there are too many.
-    fn excess_set(&self, uptime: Duration) -> Option<u64> {
+    /// The sets of editions that have to go, if there are too many.
+    fn excess_sets(&self, uptime: Duration) -> HashSet<u64> {
         if self.past.len() <= MAX_SETS {
-            return None;
+            return HashSet::new();
         }
         let newest: BTreeSet<u64> = self.newest.values().map(|newest| newest.set).collect();
         let mut sets: HashMap<u64, (usize, Disuse)> = HashMap::new();
@@ -226,12 +241,10 @@ impl KeptLoads {
             let (_, of_set) = sets.entry(past.set).or_insert((index, Disuse { idle, used: Duration::ZERO }));
             *of_set = Disuse { idle: of_set.idle.min(idle), used: of_set.used.saturating_add(used) };
         }
-        if sets.len() <= MAX_SETS {
-            return None;
-        }
+        let excess = sets.len().saturating_sub(MAX_SETS);
         let mut sets: Vec<_> = sets.into_iter().collect();
-        sets.sort_unstable_by_key(|(_, (first, _))| *first);
-        most_disused(sets.into_iter().map(|(set, (_, disuse))| (set, disuse)))
+        sets.sort_unstable_by(|(_, (first, one)), (_, (second, other))| one.order(*other).then(first.cmp(second)));
+        sets.into_iter().take(excess).map(|(set, _)| set).collect()
     }
 
     pub(super) fn bytes(&self) -> LoadBytes {

@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -5,13 +6,15 @@ use std::time::Duration;
 
 use super::StreamRegistry;
 use super::kept_bytes::LoadBytes;
-use super::kept_loads::{KeptLoads, TablePlace};
+use super::kept_loads::{KeptLoads, LoadsByDisuse, TablePlace};
 use super::table_load::TableLoad;
 
 /// Fewer names than this are not worth a look.
 const SWEEP_THRESHOLD: usize = 64;
 /// Bytes that replaced loads of all names may take; as many as the newest ones, if these take more: an edit of all clusters ends no stream.
 const MAX_BYTES: u64 = 1 << 30;
+/// Bytes that they may take however much the newest ones take: those of tables that are gone, which streams keep, are among these.
+const MAX_BYTES_OF_MANY: u64 = 4 * MAX_BYTES;
 /// Bytes by which they grow beyond that before all names are looked through, and by which they are fewer afterwards if there were too many.
 const LOOK_AGAIN: u64 = MAX_BYTES / 16;
 
@@ -33,7 +36,7 @@ struct OwnerNames<T> {
     /// Number of names at which unused ones are swept.
     most: usize,
     /// Loads whose streams have to end.
-    ended: Vec<Weak<TableLoad>>,
+    ended: Vec<EndedLoad>,
     /// What the loads of all names take.
     bytes: LoadBytes,
     /// Bytes of replaced loads at which all names are looked through.
@@ -47,7 +50,14 @@ struct OwnerName<T> {
     loads: KeptLoads,
 }
 
-/// The loads whose streams have to end, by the groups of these ([`crate::exchange::RouteConfig::stream_group`]).
+#[derive(Debug)]
+struct EndedLoad {
+    load: Weak<TableLoad>,
+    /// That of [`StreamOwners::ended`] at its last end.
+    number: u64,
+}
+
+/// Loads whose streams have to end, by the groups of these ([`crate::exchange::RouteConfig::stream_group`]).
 #[derive(Debug, Default)]
 pub struct EndedLoads(BTreeMap<u64, u64>);
 
@@ -138,8 +148,10 @@ impl<T> StreamOwners<T> {
         }
         let concerned = ended.keys().filter_map(|name| names.names.get(name)).flat_map(OwnerName::alive);
         let concerned = concerned.map(|(_, streams)| streams).collect();
-        names.note_ended(ended.into_values().flatten());
-        self.ended.fetch_add(1, Ordering::AcqRel);
+        // Under the lock: a worker that sees the number finds its loads.
+        let number = self.ended().saturating_add(1);
+        names.note_ended(ended.into_values().flatten(), number);
+        self.ended.store(number, Ordering::Release);
         concerned
     }
 
@@ -148,11 +160,13 @@ impl<T> StreamOwners<T> {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// The loads whose streams have to end, as far as something keeps them. Streams that run for long are ended without the host's help;
-    /// others are the host's to find.
-    pub fn ended_loads(&self) -> EndedLoads {
+    /// The loads whose streams have to end since [`StreamOwners::ended`] was `seen`, as far as something keeps them. Streams that run for
+    /// long are ended without the host's help; others are the host's to find, once for each end of their load.
+    pub fn ended_loads(&self, seen: u64) -> EndedLoads {
         let names = self.lock();
-        let ended: Vec<_> = names.ended.iter().filter_map(Weak::upgrade).filter(|load| load.is_ended()).collect();
+        let further = names.ended.iter().filter(|ended| ended.number > seen);
+        let loads = further.filter_map(|ended| ended.load.upgrade());
+        let ended: Vec<_> = loads.filter(|load| load.is_ended()).collect();
         drop(names);
         let ids = ended.iter().flat_map(|load| load.ids());
         EndedLoads(ids.map(|ids| (*ids.start(), *ids.end())).collect())
@@ -201,7 +215,7 @@ impl<T> OwnerNames<T> {
             name.loads.forget_gone(uptime);
             self.bytes.add(name.loads.bytes());
         }
-        let most = self.bytes.present.max(MAX_BYTES);
+        let most = self.bytes.present.clamp(MAX_BYTES, MAX_BYTES_OF_MANY);
         let is_excess = self.bytes.past > most;
         let ended = if is_excess { self.end_until(most.saturating_sub(LOOK_AGAIN), uptime) } else { Vec::new() };
         self.look_at = look_at(self.bytes.past);
@@ -211,24 +225,32 @@ impl<T> OwnerNames<T> {
     fn end_until(&mut self, most: u64, uptime: Duration) -> Vec<(String, Weak<TableLoad>)> {
         let past = self.names.iter().map(|(name, owner)| (owner.loads.bytes().past, name.clone()));
         let mut by_past: BinaryHeap<(u64, String)> = past.collect();
+        let mut taken: HashMap<String, LoadsByDisuse> = HashMap::new();
         let mut ended = Vec::new();
         while self.bytes.past > most
             && let Some((_, name)) = by_past.pop()
         {
-            let end = |loads: &mut KeptLoads| (loads.end_most_disused(uptime), loads.bytes().past);
+            let end = |loads: &mut KeptLoads| {
+                let by_disuse = taken.entry(name.clone()).or_insert_with(|| loads.take_by_disuse(uptime));
+                (loads.end_next(by_disuse), loads.bytes().past)
+            };
             if let (Some(load), past) = self.with_loads(&name, end) {
                 ended.push((name.clone(), load));
                 by_past.push((past, name));
             }
         }
+        for (name, left) in taken {
+            self.with_loads(&name, |loads| loads.put_back(left));
+        }
         ended
     }
 
-    fn note_ended(&mut self, loads: impl Iterator<Item = Weak<TableLoad>>) {
-        self.ended.extend(loads);
-        self.ended.retain(|load| load.strong_count() > 0);
-        self.ended.sort_unstable_by_key(|load| load.as_ptr().addr());
-        self.ended.dedup_by(|one, other| Weak::ptr_eq(one, other));
+    fn note_ended(&mut self, loads: impl Iterator<Item = Weak<TableLoad>>, number: u64) {
+        self.ended.extend(loads.map(|load| EndedLoad { load, number }));
+        self.ended.retain(|ended| ended.load.strong_count() > 0);
+        // One that went on in between has the number of its last end.
+        self.ended.sort_unstable_by_key(|ended| (ended.load.as_ptr().addr(), Reverse(ended.number)));
+        self.ended.dedup_by(|one, other| Weak::ptr_eq(&one.load, &other.load));
     }
 }
 

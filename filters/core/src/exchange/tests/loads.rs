@@ -135,7 +135,7 @@ fn streams_of_all_routes_of_an_ended_load_are_found() {
         listener.editions[1] = edit;
         tables.push(listener.edit(edit).0);
     }
-    let ended = listener.owners.ended_loads();
+    let ended = listener.owners.ended_loads(0);
     for (number, table) in tables.iter().enumerate() {
         for route in table.iter() {
             assert_eq!(
