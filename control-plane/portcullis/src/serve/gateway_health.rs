@@ -18,6 +18,9 @@ use view_health::{SeenView, ViewHealth};
 
 /// The time between two looks at the reports.
 pub(super) const PACE: Duration = Duration::from_secs(10);
+/// The looks at reports for one change of an object that decides nothing.
+const LOOKS_AT_NAMES: u32 = 6;
+
 /// By the name of an `UpstreamCluster` or the key of a `KubernetesUpstream`: the Gateways that have it, each once, as far as one of them
 /// reports. One of which only the name is known has Envoys that do not.
 pub(super) type HealthAtGateways = BTreeMap<String, Vec<GatewayHealth>>;
@@ -31,33 +34,63 @@ pub(super) struct GatewayHealthReports {
     /// The Gateways whose Envoys report or are connected.
     views: BTreeMap<ObjectName, ViewHealth>,
     by_object: Arc<HealthAtGateways>,
+    /// Objects of which only names, times and numbers are others, and were so of late.
+    postponed: BTreeSet<String>,
+    /// When these were others and nothing else was, by object. The first such change counts at once: a new server has no check yet.
+    named: BTreeMap<String, Instant>,
 }
 
 impl GatewayHealthReports {
-    /// Follows the snapshot, at once, and the reports at `pace`. `nodes` are those that are connected, as far as they matter. The same
-    /// allocation as long as nothing is otherwise.
+    /// Follows the snapshot, at once, and the reports at `pace`; more seldom what says no more than other names, times and numbers of
+    /// servers. `nodes` are those that are connected, as far as they matter. The same allocation as long as nothing is otherwise.
     pub(super) fn follow(
         &mut self,
         registry: &HealthRegistry,
         (snapshot, nodes): (Option<&Snapshot>, &[NodeStatus]),
         (now, pace): (Instant, Duration),
     ) -> Arc<HealthAtGateways> {
-        if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= pace) {
+        let is_due = self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= pace);
+        if is_due {
             (self.looked, self.reports) = (Some(now), registry.gateway_reports(now));
         }
-        let seen = seen_views(&self.reports, nodes, snapshot);
-        for object in follow_views(&mut self.views, &seen, &self.by_object) {
+        let mut changed = follow_views(&mut self.views, &seen_views(&self.reports, nodes, snapshot), &self.by_object);
+        if is_due {
+            let names_pace = pace.saturating_mul(LOOKS_AT_NAMES);
+            self.named.retain(|_, named| now.saturating_duration_since(*named) < names_pace);
+            changed.append(&mut self.postponed);
+        }
+        for object in changed {
             let newest = health_at_all(&self.views, &object);
-            if self.by_object.get(&object) != newest.as_ref() {
-                let by_object = Arc::make_mut(&mut self.by_object);
-                match newest {
-                    Some(newest) => drop(by_object.insert(object, newest)),
-                    None => drop(by_object.remove(&object)),
-                }
-            }
+            self.take(object, newest, now);
         }
         Arc::clone(&self.by_object)
     }
+
+    /// Takes the newest health of an object. One that decides as the one before is left for later, if there was one like it of late.
+    fn take(&mut self, object: String, newest: Option<Vec<GatewayHealth>>, now: Instant) {
+        let known = self.by_object.get(&object);
+        if known == newest.as_ref() {
+            self.postponed.remove(&object);
+            return;
+        }
+        if known.zip(newest.as_ref()).is_some_and(|(known, newest)| decide_alike(known, newest)) {
+            if self.named.contains_key(&object) {
+                self.postponed.insert(object);
+                return;
+            }
+            self.named.insert(object.clone(), now);
+        }
+        self.postponed.remove(&object);
+        let by_object = Arc::make_mut(&mut self.by_object);
+        match newest {
+            Some(newest) => drop(by_object.insert(object, newest)),
+            None => drop(by_object.remove(&object)),
+        }
+    }
+}
+
+fn decide_alike(known: &[GatewayHealth], newest: &[GatewayHealth]) -> bool {
+    known.len() == newest.len() && known.iter().zip(newest).all(|(known, newest)| known.decides_as(newest))
 }
 
 /// The views about which there are reports, and those of connected nodes, as far as the snapshot has them.

@@ -1,6 +1,6 @@
 use portcullis_api::status::Health;
 use portcullis_translate::type_urls;
-use portcullis_xds::{Endpoints, Resource, View};
+use portcullis_xds::{Endpoints, Resource, UnhealthyReason, UnhealthyServer, View};
 use proptest::prelude::*;
 
 use super::view_health::{LOOKED_UP, group_of};
@@ -127,6 +127,38 @@ fn reports_are_looked_at_in_their_own_time() {
         before = newest;
     }
     assert_eq!(changes, [10, 20], "it says something else each second");
+}
+
+/// A change that decides nothing counts later, with what was reported last; one that decides has the newest names with it.
+#[test]
+fn names_and_times_alone_are_looked_at_more_seldom() {
+    let pool = "lab/-/a.test/all.h2";
+    let served = snapshot(&[("infra/edge", &[pool])]);
+    let mut reports = Reports::new();
+    let report = |reports: &Reports, healthy: u32, since: u32, now: Duration| {
+        let reason = UnhealthyReason::HealthCheckFailed;
+        let server = UnhealthyServer { server: "10.0.0.1:6443".to_owned(), reason, since: since.into() };
+        let seen = Endpoints { healthy, total: 2, unhealthy: vec![server] };
+        let views = Some(vec![View(Some("gateway/infra/edge".to_owned()))]);
+        let clusters = [(pool.to_owned(), seen)].into();
+        reports.registry.record_within("gateway:infra/edge/liar", clusters, views, reports.begin + now);
+    };
+    let mut changes = Vec::new();
+    let mut before = Arc::default();
+    for second in 0..200 {
+        let now = START + Duration::from_secs(second.into());
+        report(&reports, if (75..145).contains(&second) { 0 } else { 1 }, second, now);
+        let newest = reports.follow(&served, &[], now);
+        if !Arc::ptr_eq(&before, &newest) {
+            changes.push(second);
+        }
+        before = newest;
+    }
+    assert_eq!(changes, [0, 10, 70, 80, 130, 150, 190], "the times are others each second");
+    report(&reports, 1, 999, START + Duration::from_secs(200));
+    let last = reports.follow(&served, &[], START + Duration::from_secs(200));
+    assert!(Arc::ptr_eq(&before, &last));
+    assert!(reports.follow(&snapshot(&[]), &[], START + Duration::from_secs(201)).is_empty(), "a route ends at once");
 }
 
 #[test]
