@@ -15,7 +15,7 @@ pub struct AllowedHosts {
 
 /// How closely a name, or a wildcard, covers a host; the closest is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum HostCover {
+pub enum HostCover {
     /// A wildcard with a suffix of that many bytes.
     Wildcard(usize),
     /// The name itself.
@@ -71,6 +71,11 @@ impl AllowedHosts {
         }
         let dots = name.iter().enumerate().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
         dots.chain([name.len()]).find_map(|labels| self.wildcard(name, labels))
+    }
+
+    /// The same by the authority of the connection's requests, port included.
+    pub fn cover_connection(&self, authority: &[u8]) -> Option<HostCover> {
+        self.cover_server_name(host_of(authority)?)
     }
 
     /// The wildcard whose suffix is behind that many bytes.

@@ -62,6 +62,13 @@ impl GatewayHealth {
         self.healthy.is_some_and(|(_, most)| most == 0)
     }
 
+    /// Whether it says the same as another one but for the names of servers, their times and their numbers: no condition has another
+    /// status or reason by it.
+    pub fn decides_as(&self, other: &Self) -> bool {
+        let decides = |one: &Self| (one.healthy.is_some(), one.is_dead(), one.is_ill());
+        self.name == other.name && decides(self) == decides(other)
+    }
+
     fn is_ill(&self) -> bool {
         self.is_ill || self.is_dead()
     }

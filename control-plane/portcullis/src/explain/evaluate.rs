@@ -3,7 +3,6 @@ use std::sync::Arc;
 use portcullis_api::PASSED_ON;
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
 use portcullis_core::header_scan::HeaderScan;
-use portcullis_core::host_names::AllowedHosts;
 use portcullis_core::identity::UserInfo;
 use portcullis_core::request_info::{RequestInfo, RequestTarget};
 use portcullis_core::review::{Review, ReviewResult};
@@ -68,13 +67,9 @@ impl Environment {
     /// The cluster that owns the host name, or to which an HTTPRoute leads under it; `None` if there is none.
     fn find(&self, host: Option<&str>) -> Result<Option<&ServedCluster>, String> {
         let owns = |served: &ServedCluster| host.is_some_and(|host| served.names.name(host.as_bytes()));
-        let routed = host.and_then(|host| by_host(&self.routed, host));
-        if let Some(routed) = routed.filter(|_| !self.clusters.iter().any(owns)) {
-            return Ok(Some(routed));
-        }
-        let is_at = |(hosts, _): &&(AllowedHosts, String)| host.is_some_and(|host| hosts.name(host.as_bytes()));
-        if let Some((_, why)) = self.closed.iter().find(is_at).filter(|_| !self.clusters.iter().any(owns)) {
-            return Err(why.clone());
+        let unowned = host.filter(|_| !self.clusters.iter().any(owns));
+        if let Some(routed) = unowned.and_then(|host| self.routed_to(host)) {
+            return routed.map(Some);
         }
         match (self.clusters.as_slice(), host) {
             ([], None) => Err("no UpstreamCluster is given: name the host of an HTTPRoute".to_owned()),
@@ -83,6 +78,18 @@ impl Environment {
             (_, None) => Err("several UpstreamClusters are given: name the host".to_owned()),
             (all, Some(host)) => Ok(by_host(all, host)),
         }
+    }
+
+    /// The cluster behind the route that has the connections for a host, or why they lead nowhere: as at a listener, the closest name
+    /// has them, whether its route is open or closed. Of routes at several listeners that are as close, an open one counts.
+    fn routed_to(&self, host: &str) -> Option<Result<&ServedCluster, String>> {
+        let host = host.as_bytes();
+        let open = self.routed.iter().map(|served| (served.names.cover_connection(host), Ok(served)));
+        let closed = self.closed.iter().map(|(hosts, why)| (hosts.cover_connection(host), Err(why)));
+        // Backwards, because the last one of the closest is taken.
+        let all = open.chain(closed).rev().filter_map(|(cover, found)| Some((cover?, found)));
+        let (_, closest) = all.max_by_key(|(cover, _)| *cover)?;
+        Some(closest.map_err(Clone::clone))
     }
 
     /// Runs the request through the filter's own exchange. `info` is its target, if kube-apiserver can read that.

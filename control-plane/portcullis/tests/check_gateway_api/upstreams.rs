@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CLUSTER, GATEWAY, NAMESPACE, ROUTE, assert_has, check, run, tls_gateway};
+use super::{CLUSTER, GATEWAY, GRANT, NAMESPACE, ROUTE, assert_has, check, run, tls_gateway};
 
 const UPSTREAM: &str = "\
 apiVersion: portcullis.dev/v1alpha1
@@ -211,10 +211,27 @@ fn policy_that_does_not_fit_an_upstream_closes_its_route() {
         assert_eq!(text.contains("DispatchPolicy infra/dispatchpolicy closes the route"), !is_open, "{text}");
     }
     let open = GATEWAY.replace("from: Selector, selector: {matchLabels: {team: a}}", "from: All");
-    let objects = [open.as_str(), &route, &by_header, UPSTREAM_GRANT, &denial];
-    let (_, lines) =
-        run("explain", &objects, &["GET", "/version", "--host", "a.test", "--user", "alice", "-o", "json"]);
-    let answer: Value = serde_json::from_str(&lines.join("\n")).unwrap();
-    let error = answer["error"].as_str().unwrap_or_default();
-    assert!(error.contains("DispatchPolicy infra/dispatchpolicy: KubernetesUpstream team-a/prod"), "{answer:#}");
+    let own = route.replace("[a.test]", "[a.test, '*.a.test']");
+    let wide = ROUTE.replace("name: r,", "name: wide,").replace("[a.test]", "['*.test']");
+    let objects = [open.as_str(), &own, &by_header, UPSTREAM_GRANT, &denial];
+    let beside = [&objects[..], &[wide.as_str(), GRANT, CLUSTER]].concat();
+    let explain = |objects: &[&str], host: &str| -> Value {
+        let (_, lines) = run("explain", objects, &["GET", "/version", "--host", host, "--user", "alice", "-o", "json"]);
+        serde_json::from_str(&lines.join("\n")).unwrap_or_else(|error| panic!("{error}: {}", lines.join("\n")))
+    };
+    for (objects, hosts) in
+        [(&objects[..], &["a.test", "x.a.test"][..]), (&beside[..], &["a.test", "x.a.test", "x.y.a.test"])]
+    {
+        for host in hosts {
+            let answer = explain(objects, host);
+            let error = answer["error"].as_str().unwrap_or_default();
+            let why = "DispatchPolicy infra/dispatchpolicy: KubernetesUpstream team-a/prod";
+            assert!(error.contains(why), "{host}: {answer:#}");
+        }
+    }
+    let answer = explain(&beside, "b.test");
+    assert_eq!(answer["dispatch"]["upstreamCluster"], "prod.test", "{answer:#}");
+    // The connection is the route's by its server name, and the filter takes one label of a wildcard.
+    let answer = explain(&beside, "x.b.test");
+    assert_eq!(answer["refusal"]["code"], 421, "{answer:#}");
 }

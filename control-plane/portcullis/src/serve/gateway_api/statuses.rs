@@ -63,7 +63,7 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmed_states, health, .. } = judged;
+    let Judged { attached, uids, programmed_states, health, closures, .. } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
     let served = judged.served();
     let classes = attached.classes.iter().filter_map(move |class| {
@@ -87,7 +87,7 @@ pub(super) fn statuses<'a>(
         let written = route_status(&judged.route(route, &of_routes), stored, now)?;
         Some((key, written))
     });
-    let led_by = upstream_status::led_by(&attached.served);
+    let led_by = upstream_status::led_by(&attached.served, closures);
     let upstreams = attached.upstreams.iter().filter_map(move |upstream| {
         let key = key(WatchedKind::KubernetesUpstream, &upstream.name);
         let stored = status(&key)?;

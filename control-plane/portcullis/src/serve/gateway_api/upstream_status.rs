@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use portcullis_api::status::unhealthy_at;
 use portcullis_api::upstream_key;
-use portcullis_attach::{ConditionVerdict, ListenerRole, ObjectName, ServedBackend, ServedGateway, UpstreamVerdict};
+use portcullis_attach::{
+    ConditionVerdict, ListenerRole, ObjectName, RouteClosure, RouteClosures, ServedBackend, ServedGateway,
+    UpstreamVerdict,
+};
 
 use super::super::gateway_health::HealthAtGateways;
 use super::super::gateway_views::ProgrammedState;
@@ -13,19 +16,42 @@ use super::super::gateway_views::ProgrammedState;
 /// The most Gateways that a message names.
 const MAX_NAMED: usize = 8;
 
-/// The Gateways at which routes lead requests to upstreams, by the keys of these.
-pub(super) type LedBy<'a> = BTreeMap<&'a str, BTreeSet<&'a ObjectName>>;
+/// The routes to upstreams, by the keys of these.
+pub(super) type LedBy<'a> = BTreeMap<&'a str, LeadingRoutes<'a>>;
 
-pub(super) fn led_by(served: &[Arc<ServedGateway>]) -> LedBy<'_> {
+/// The routes to one upstream.
+#[derive(Default)]
+pub(super) struct LeadingRoutes<'a> {
+    /// The Gateways at which they lead requests there.
+    gateways: BTreeSet<&'a ObjectName>,
+    /// The first one whose connections are closed, and why.
+    closed: Option<(&'a ObjectName, &'a RouteClosure)>,
+}
+
+pub(super) fn led_by<'a>(served: &'a [Arc<ServedGateway>], closures: &'a RouteClosures) -> LedBy<'a> {
+    let closed = closures.iter().flat_map(|((kind, route), all)| {
+        all.iter().map(move |closure| ((&closure.gateway, closure.listener.as_str(), *kind, route), closure))
+    });
+    let closed: BTreeMap<_, &RouteClosure> = closed.collect();
     let mut led_by = LedBy::new();
     for gateway in served {
-        let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
-            ListenerRole::Terminate { routes, .. } => Some(routes),
-            ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => None,
-        });
-        for backend in tables.flat_map(|table| table.routes.values()).flat_map(|route| &route.backends) {
-            if let (ServedBackend::Cluster(key), true) = (&backend.backend, backend.weight > 0) {
-                led_by.entry(key).or_default().insert(&gateway.gateway);
+        for listener in &gateway.listeners {
+            let ListenerRole::Terminate { routes: table, .. } = &listener.role else { continue };
+            for route in table.routes.values() {
+                let place = (&gateway.gateway, listener.name.as_str(), route.kind, &route.route);
+                let closure = closed.get(&place).copied();
+                for backend in route.backends.iter().filter(|one| one.weight > 0) {
+                    let ServedBackend::Cluster(key) = &backend.backend else { continue };
+                    let leading = led_by.entry(key).or_default();
+                    match closure {
+                        Some(closure) => {
+                            leading.closed.get_or_insert((&route.route, closure));
+                        }
+                        None => {
+                            leading.gateways.insert(&gateway.gateway);
+                        }
+                    }
+                }
             }
         }
     }
@@ -43,7 +69,8 @@ pub(super) fn conditions(
     let is_programmed =
         |gateway: &ObjectName| matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)));
     let key = upstream_key(&upstream.name.namespace, &upstream.name.name);
-    let gateways = led_by.get(key.as_str());
+    let leading = led_by.get(key.as_str());
+    let gateways = leading.map(|leading| &leading.gateways).filter(|gateways| !gateways.is_empty());
     let ready = gateways.into_iter().flatten().copied().filter(|gateway| is_programmed(gateway));
     let ready: Vec<&ObjectName> = ready.collect();
     let names: BTreeSet<String> = ready.iter().map(ToString::to_string).collect();
@@ -52,7 +79,10 @@ pub(super) fn conditions(
     let dead = found.iter().filter(|one| one.is_dead()).count();
     let (status, reason, message) = match gateways {
         _ if upstream.conditions.iter().any(|one| !one.status) => (false, "Invalid", "it cannot be used".to_owned()),
-        None => (false, "NoRoute", "no accepted HTTPRoute leads there at a Gateway".to_owned()),
+        None => match leading.and_then(|leading| leading.closed) {
+            Some((route, closure)) => (false, closure.reason, closed_message(&upstream.name, route, closure)),
+            None => (false, "NoRoute", "no accepted HTTPRoute leads there at a Gateway".to_owned()),
+        },
         Some(gateways) if ready.is_empty() => {
             (false, "Pending", format!("not programmed yet: {}", named(gateways.iter().copied())))
         }
@@ -67,6 +97,17 @@ pub(super) fn conditions(
     };
     let ready = ConditionVerdict { kind: "Ready", status, reason, message };
     upstream.conditions.iter().cloned().chain([ready]).collect()
+}
+
+/// The words about an upstream without an open route. Those about a route are for its own namespace.
+fn closed_message(upstream: &ObjectName, route: &ObjectName, closure: &RouteClosure) -> String {
+    let RouteClosure { gateway, listener, message, .. } = closure;
+    let all = "connections of all HTTPRoutes that lead there are closed";
+    if route.namespace == upstream.namespace {
+        format!("{all}; of {route} at Gateway {gateway}, listener {listener}: {message}")
+    } else {
+        format!("{all}; of one of another namespace at Gateway {gateway}")
+    }
 }
 
 fn named<'a>(gateways: impl ExactSizeIterator<Item = &'a ObjectName>) -> String {
@@ -109,14 +150,14 @@ mod tests {
     }
 
     fn ready(served: &[Arc<ServedGateway>], programmed: &[&str], is_accepted: bool) -> String {
-        ready_with(served, programmed, is_accepted, &HealthAtGateways::new())
+        ready_with(served, programmed, is_accepted, (&HealthAtGateways::new(), &RouteClosures::new()))
     }
 
     fn ready_with(
         served: &[Arc<ServedGateway>],
         programmed: &[&str],
         is_accepted: bool,
-        health: &HealthAtGateways,
+        (health, closures): (&HealthAtGateways, &RouteClosures),
     ) -> String {
         let condition = |kind, status| ConditionVerdict { kind, status, reason: "r", message: String::new() };
         let upstream = UpstreamVerdict {
@@ -127,7 +168,7 @@ mod tests {
         let programmed = programmed
             .iter()
             .map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
-        let found = conditions(&upstream, &led_by(served), &programmed.collect(), health);
+        let found = conditions(&upstream, &led_by(served, closures), &programmed.collect(), health);
         let last = found.last().unwrap();
         assert_eq!((found.len(), last.kind), (3, "Ready"));
         format!("{} {} {}", last.status, last.reason, last.message)
@@ -149,6 +190,32 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = ready(&many, &names, true);
         assert!(found.ends_with("infra/e7 and 2 more"), "{found}");
+    }
+
+    #[test]
+    fn upstream_is_not_ready_while_all_its_routes_are_closed() {
+        let gateways = [served("edge", "team-a/prod", 1), served("other", "team-a/prod", 1)];
+        let closure = |gateway: &str, listener: &str| RouteClosure {
+            gateway: ObjectName::new("infra", gateway),
+            listener: listener.to_owned(),
+            reason: "TooManyConfigurations",
+            message: "no room".into(),
+        };
+        let closed = |closures: Vec<RouteClosure>| {
+            let closures = RouteClosures::from([((RouteKind::Http, ObjectName::new("team-a", "r")), closures)]);
+            ready_with(&gateways, &["edge", "other"], true, (&HealthAtGateways::new(), &closures))
+        };
+        let all = "false TooManyConfigurations connections of all HTTPRoutes that lead there are closed";
+        assert_eq!(
+            closed(vec![closure("edge", "l"), closure("other", "l")]),
+            format!("{all}; of team-a/r at Gateway infra/edge, listener l: no room")
+        );
+        assert_eq!(closed(vec![closure("edge", "l")]), "true Ready served at Gateways infra/other");
+        let elsewhere = closed(vec![closure("edge", "m"), closure("third", "l")]);
+        assert_eq!(elsewhere, "true Ready served at Gateways infra/edge, infra/other");
+        let (upstream, closure) = (ObjectName::new("team-b", "prod"), closure("edge", "l"));
+        let found = closed_message(&upstream, &ObjectName::new("team-a", "r"), &closure);
+        assert!(!found.contains("no room") && !found.contains("team-a"), "{found}");
     }
 
     #[test]
@@ -180,12 +247,12 @@ mod tests {
         ] {
             let has_news = expected.contains(';');
             let health = HealthAtGateways::from([("team-a/prod".to_owned(), reports)]);
-            let found = ready_with(&gateways, &["edge", "other"], true, &health);
+            let found = ready_with(&gateways, &["edge", "other"], true, (&health, &RouteClosures::new()));
             assert!(found.starts_with(&expected) && found.contains(';') == has_news, "{found}");
             assert!(!found.contains("stranger"), "{found}");
         }
         let alone = HealthAtGateways::from([("team-a/prod".to_owned(), vec![at("infra/edge", 0)])]);
-        let found = ready_with(&gateways, &["edge"], true, &alone);
+        let found = ready_with(&gateways, &["edge"], true, (&alone, &RouteClosures::new()));
         assert!(found.starts_with("false NoHealthyEndpoints no server is healthy at Gateways infra/edge;"), "{found}");
     }
 }

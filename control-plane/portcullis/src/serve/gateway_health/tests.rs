@@ -1,7 +1,9 @@
 use portcullis_api::status::Health;
 use portcullis_translate::type_urls;
-use portcullis_xds::{Endpoints, Resource};
+use portcullis_xds::{Endpoints, Resource, UnhealthyReason, UnhealthyServer, View};
+use proptest::prelude::*;
 
+use super::view_health::{LOOKED_UP, group_of};
 use super::*;
 
 const START: Duration = Duration::from_secs(1_000);
@@ -127,6 +129,38 @@ fn reports_are_looked_at_in_their_own_time() {
     assert_eq!(changes, [10, 20], "it says something else each second");
 }
 
+/// A change that decides nothing counts later, with what was reported last; one that decides has the newest names with it.
+#[test]
+fn names_and_times_alone_are_looked_at_more_seldom() {
+    let pool = "lab/-/a.test/all.h2";
+    let served = snapshot(&[("infra/edge", &[pool])]);
+    let mut reports = Reports::new();
+    let report = |reports: &Reports, healthy: u32, since: u32, now: Duration| {
+        let reason = UnhealthyReason::HealthCheckFailed;
+        let server = UnhealthyServer { server: "10.0.0.1:6443".to_owned(), reason, since: since.into() };
+        let seen = Endpoints { healthy, total: 2, unhealthy: vec![server] };
+        let views = Some(vec![View(Some("gateway/infra/edge".to_owned()))]);
+        let clusters = [(pool.to_owned(), seen)].into();
+        reports.registry.record_within("gateway:infra/edge/liar", clusters, views, reports.begin + now);
+    };
+    let mut changes = Vec::new();
+    let mut before = Arc::default();
+    for second in 0..200 {
+        let now = START + Duration::from_secs(second.into());
+        report(&reports, if (75..145).contains(&second) { 0 } else { 1 }, second, now);
+        let newest = reports.follow(&served, &[], now);
+        if !Arc::ptr_eq(&before, &newest) {
+            changes.push(second);
+        }
+        before = newest;
+    }
+    assert_eq!(changes, [0, 10, 70, 80, 130, 150, 190], "the times are others each second");
+    report(&reports, 1, 999, START + Duration::from_secs(200));
+    let last = reports.follow(&served, &[], START + Duration::from_secs(200));
+    assert!(Arc::ptr_eq(&before, &last));
+    assert!(reports.follow(&snapshot(&[]), &[], START + Duration::from_secs(201)).is_empty(), "a route ends at once");
+}
+
 #[test]
 fn gateways_are_apart_and_silent_ones_are_known() {
     let pool = "lab/-/a.test/all.h2";
@@ -147,6 +181,80 @@ fn gateways_are_apart_and_silent_ones_are_known() {
     let gone = NodeStatus { connected: false, ..connected("infra/silent") };
     let found = reports.follow(&served, &[gone], START);
     assert_eq!(found["a.test"].len(), 2, "an Envoy that has gone says nothing");
+}
+
+/// A Gateway that has other servers of an object than those that are reported has the object.
+#[test]
+fn silent_gateway_has_an_object_by_any_pool_of_it() {
+    let pool = "lab/-/a.test/all.h2";
+    let served = snapshot(&[("infra/edge", &[pool]), ("infra/silent", &["lab/-/a.test/all.tcp"])]);
+    let mut reports = Reports::new();
+    reports.report("infra/edge", "envoy-0", &[(pool, 0)], START);
+    let found = reports.follow(&served, &[connected("infra/silent")], START);
+    assert_eq!(found["a.test"], [at("infra/edge", &[0]), at("infra/silent", &[])]);
+}
+
+#[test]
+fn edit_of_one_view_has_no_other_view_looked_at() {
+    let names: Vec<String> = (0..50).map(|number| format!("infra/e{number:02}")).collect();
+    let pools: Vec<String> = (0..20).map(|number| format!("lab/-/c{number:02}.test/all.h2")).collect();
+    let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+    let served = |edited: &[&str]| {
+        let view = |(number, name): (usize, &String)| {
+            (name.clone(), if number == 7 { edited.to_vec() } else { pools.clone() })
+        };
+        let views: Vec<(String, Vec<&str>)> = names.iter().enumerate().map(view).collect();
+        let views: Vec<(&str, &[&str])> = views.iter().map(|(name, pools)| (name.as_str(), pools.as_slice())).collect();
+        snapshot(&views)
+    };
+    let seen: Vec<(&str, u32)> = pools.iter().map(|pool| (*pool, 1)).collect();
+    let mut reports = Reports::new();
+    for name in &names {
+        reports.report(name, "envoy-0", &seen, START);
+    }
+    let looked_up = |reports: &mut Reports, served: &Snapshot, at: Duration| {
+        LOOKED_UP.set(0);
+        let found = reports.follow(served, &[], at);
+        let gateways = ["c00.test", "c01.test"].map(|object| found[object].len());
+        (LOOKED_UP.get(), gateways)
+    };
+    let (before, after) = (served(&pools), served(&pools[1..]));
+    assert_eq!(looked_up(&mut reports, &before, START), (50 * 20, [50, 50]));
+    let soon = START + Duration::from_secs(1);
+    assert_eq!(looked_up(&mut reports, &after, soon), (20, [49, 50]));
+    assert_eq!(looked_up(&mut reports, &after, soon), (0, [49, 50]));
+    reports.report(&names[3], "envoy-0", &seen[2..], START);
+    assert_eq!(looked_up(&mut reports, &after, START + PACE), (18, [49, 50]), "one without a report has the cluster");
+}
+
+proptest! {
+    /// Each event is an edit of a Gateway's view, a report about it, and another set of connected Envoys.
+    #[test]
+    fn followed_health_is_the_health_found_anew(
+        events in proptest::collection::vec((0..3_usize, 0..16_u8, 0..16_u8, 0..3_u32, 0..8_u8), 1..12),
+    ) {
+        const POOLS: [&str; 4] =
+            ["lab/-/a.test/all.h2", "lab/-/a.test/s-0.h2", "lab/-/b.test/all.h2", "lab/team/prod/all.h2"];
+        const GATEWAYS: [&str; 3] = ["infra/edge", "team/own", "team-a/own"];
+        let some = |set: u8| POOLS.into_iter().enumerate().filter(move |(bit, _)| set & (1 << bit) != 0).map(|(_, pool)| pool);
+        let (mut reports, mut sets) = (Reports::new(), [15_u8; 3]);
+        for (gateway, set, reported, healthy, nodes) in events {
+            sets[gateway] = set;
+            let pools = sets.map(|set| some(set).collect::<Vec<&str>>());
+            let views: Vec<(&str, &[&str])> =
+                GATEWAYS.into_iter().zip(&pools).map(|(name, pools)| (name, pools.as_slice())).collect();
+            let served = snapshot(&views);
+            let seen: Vec<(&str, u32)> = some(reported).map(|pool| (pool, healthy)).collect();
+            reports.report(GATEWAYS[gateway], "envoy-0", &seen, START);
+            let nodes = GATEWAYS.into_iter().enumerate().filter(|(bit, _)| nodes & (1 << bit) != 0);
+            let nodes: Vec<NodeStatus> = nodes.map(|(_, gateway)| connected(gateway)).collect();
+            let Reports { registry, followed, begin } = &mut reports;
+            let (served, at) = ((Some(&served), nodes.as_slice()), (*begin + START, Duration::ZERO));
+            let found = followed.follow(registry, served, at);
+            let anew = GatewayHealthReports::default().follow(registry, served, at);
+            prop_assert_eq!(&*found, &*anew);
+        }
+    }
 }
 
 /// Only a pool of the cluster's own counts for all of its servers.

@@ -2,22 +2,27 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use portcullis_api::upstream_of_key;
 use portcullis_translate::{Resource, ResourceGroup, misdirected_routes, place_of_routes, type_urls};
 use portcullis_xds::Snapshot;
 
 use super::cluster_route_namespaces::ClusterRouteNamespaces;
 
-/// The number of ended route configurations of one owner above which the oldest go, as soon as they may, and no new one of that owner is
-/// opened: as many as one namespace has routes at a Gateway. Or twice the number of those that are served, if that is more: all may get
-/// other names.
-const MAX_OF_OWNER: usize = 256;
+const MIB: usize = 1024 * 1024;
+/// The ended route configurations of one owner above which the oldest go, as soon as they may, and no new one of that owner is opened: as
+/// many as one namespace has routes at a Gateway. Or twice what is served, if that is more: all may get other names.
+const MAX_OF_OWNER: RouteSum = RouteSum { number: 256, bytes: 64 * MIB };
+/// The same of an `UpstreamCluster`: routes of all tenants lead there, each with its room for policies at each of a Gateway's listeners.
+const MAX_OF_CLUSTER: RouteSum = RouteSum { number: 256, bytes: 512 * MIB };
 /// The same of all upstreams at a Gateway, and of all `UpstreamClusters`. Beyond it each owner among these keeps a few.
-const MAX_OF_ALL: usize = 4_096;
+const MAX_OF_ALL: RouteSum = RouteSum { number: 4_096, bytes: 512 * MIB };
 /// Of one namespace's upstreams: as many as it has of these.
-const KEPT_OF_UPSTREAMS: usize = 16;
-/// Of an `UpstreamCluster`, and of one namespace's routes to these: as many as a Gateway has listeners.
-const KEPT_OF_CLUSTER: usize = 64;
+const KEPT_OF_UPSTREAMS: RouteSum = RouteSum { number: 16, bytes: 16 * MIB };
+/// Of one namespace's routes to `UpstreamClusters`: as many as a Gateway has listeners.
+const KEPT_OF_ROUTES: RouteSum = RouteSum { number: 64, bytes: 16 * MIB };
+/// Of an `UpstreamCluster`: as many as a Gateway has listeners.
+const KEPT_OF_CLUSTER: RouteSum = RouteSum { number: 64, bytes: 512 * MIB };
 /// How long each is kept at the least: longer than Envoy's drain time of ten minutes.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
@@ -27,7 +32,7 @@ const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 /// another route leads to the same servers, their next requests would reach these. Each is therefore replaced by one that answers 421,
 /// after which clients connect anew. Authors of upstreams choose the names, those of routes the `UpstreamClusters`, and none may be
 /// forgotten too early: where there are too many of one owner, new configurations of that owner answer 421, too, until the oldest are old
-/// enough.
+/// enough. What Envoy keeps of them has the size of what they were, and is bounded as well.
 #[derive(Debug, Default)]
 pub(super) struct EndedRoutes {
     /// By name.
@@ -43,6 +48,8 @@ pub(super) struct EndedRoutes {
 #[derive(Debug)]
 struct EndedRoute {
     resource: Arc<Resource>,
+    /// The bytes of the configuration that it replaces.
+    bytes: usize,
     since: Instant,
     /// Of the last routes to an `UpstreamCluster`, as far as they are known.
     namespaces: BTreeSet<String>,
@@ -67,7 +74,7 @@ struct RouteOwners<'a> {
     namespaces: Option<&'a BTreeSet<String>>,
 }
 
-/// The numbers of route configurations of each owner, ended and served.
+/// The route configurations of each owner, ended and served.
 #[derive(Default)]
 struct OwnerCounts<'a> {
     of_owners: HashMap<RouteOwner<'a>, RouteCounts>,
@@ -77,9 +84,19 @@ struct OwnerCounts<'a> {
 
 #[derive(Clone, Copy, Default)]
 struct RouteCounts {
-    ended: usize,
-    served: usize,
+    ended: RouteSum,
+    served: RouteSum,
 }
+
+/// Route configurations, and their bytes.
+#[derive(Clone, Copy, Default)]
+struct RouteSum {
+    number: usize,
+    bytes: usize,
+}
+
+/// The bytes of each route configuration that is served, by name.
+type ServedBytes<'a> = HashMap<&'a str, usize>;
 
 impl EndedRoutes {
     /// Takes the newest resources; none if the Gateway is not served any more. Returns those to serve.
@@ -92,19 +109,20 @@ impl EndedRoutes {
     ) -> Option<ResourceGroup> {
         let url = type_urls::route_configuration();
         let routes = group.iter().flat_map(|group| group.iter()).filter(|one| one.type_url == url);
-        let served: HashSet<&str> = routes.map(|one| one.name.as_ref()).collect();
+        let served: ServedBytes<'_> = routes.map(|one| (one.name.as_ref(), one.value.len())).collect();
         // One that answers 421 is on demand, and no other one is: after a restart it is not known which of these were withheld.
         let is_open = |name: &str| before.get(url, name).is_some_and(|one| !one.is_on_demand());
         let is_new = |name: &&str| !is_open(name) && !self.kept.contains_key(*name);
-        let new: Vec<&str> = served.iter().copied().filter(is_new).collect();
-        let is_ended = |name: &&str| !served.contains(name) && !self.withheld.contains_key(*name);
+        let new: Vec<&str> = served.keys().copied().filter(is_new).collect();
+        let is_ended = |name: &&str| !served.contains_key(name) && !self.withheld.contains_key(*name);
         let ended: Vec<&str> = before.names(url).filter(is_ended).collect();
-        self.kept.retain(|name, _| !served.contains(&**name));
+        self.kept.retain(|name, _| !served.contains_key(&**name));
         for name in ended {
             if !self.kept.contains_key(name) {
                 let resource = Arc::new(misdirected_routes(name));
                 let namespaces = self.namespaces.of_routes(name).cloned().unwrap_or_default();
-                self.kept.insert(Arc::clone(&resource.name), EndedRoute { resource, since: now, namespaces });
+                let bytes = before.get(url, name).map_or(0, bytes_of);
+                self.kept.insert(Arc::clone(&resource.name), EndedRoute { resource, bytes, since: now, namespaces });
             }
         }
         self.namespaces = namespaces;
@@ -122,7 +140,7 @@ impl EndedRoutes {
     }
 
     /// Forgets those that are old enough where there are too many.
-    fn forget_old(&mut self, served: &HashSet<&str>, now: Instant) {
+    fn forget_old(&mut self, served: &ServedBytes<'_>, now: Instant) {
         let counts = self.counts(served);
         let may_go = |(name, one): &(&Arc<str>, &EndedRoute)| {
             let owners = one.owners(name);
@@ -137,7 +155,7 @@ impl EndedRoutes {
     }
 
     /// Opens those new configurations for whose owners there is room, and no others.
-    fn withhold(&mut self, new: Vec<&str>, served: &HashSet<&str>) {
+    fn withhold(&mut self, new: Vec<&str>, served: &ServedBytes<'_>) {
         let mut before = std::mem::take(&mut self.withheld);
         let counts = self.counts(served);
         let owners = |name| RouteOwners::of(name, self.namespaces.of_routes(name));
@@ -157,19 +175,19 @@ impl EndedRoutes {
         if !withheld.is_empty() {
             tracing::warn!(
                 count = withheld.len(),
-                "new routes of a Gateway answer 421: too many others of their owners have ended of late"
+                "new routes of a Gateway answer 421: too many others of their owners have ended of late, or too large ones"
             );
         }
         (self.withheld, self.opening) = (withheld, opening);
     }
 
-    fn counts<'a>(&'a self, served: &HashSet<&'a str>) -> OwnerCounts<'a> {
+    fn counts<'a>(&'a self, served: &ServedBytes<'a>) -> OwnerCounts<'a> {
         let mut counts = OwnerCounts::default();
         for (name, one) in &self.kept {
-            counts.count(one.owners(name), |counts| &mut counts.ended);
+            counts.count(one.owners(name), one.bytes, |counts| &mut counts.ended);
         }
-        for name in served.iter().copied() {
-            counts.count(RouteOwners::of(name, self.namespaces.of_routes(name)), |counts| &mut counts.served);
+        for (&name, &bytes) in served {
+            counts.count(RouteOwners::of(name, self.namespaces.of_routes(name)), bytes, |counts| &mut counts.served);
         }
         counts
     }
@@ -182,6 +200,11 @@ impl EndedRoutes {
     pub(super) fn tombstones(&self) -> Vec<Arc<Resource>> {
         self.kept.values().map(|kept| Arc::clone(&kept.resource)).collect()
     }
+}
+
+/// The bytes of a configuration as Envoy has it. Of one that was misdirected before this program started nothing else is known.
+fn bytes_of(resource: &portcullis_xds::Resource) -> usize {
+    resource.pieces().iter().map(Bytes::len).sum()
 }
 
 impl EndedRoute {
@@ -215,15 +238,15 @@ impl<'a> RouteOwners<'a> {
 }
 
 impl<'a> OwnerCounts<'a> {
-    fn count(&mut self, owners: RouteOwners<'a>, number: impl Fn(&mut RouteCounts) -> &mut usize) {
+    fn count(&mut self, owners: RouteOwners<'a>, bytes: usize, sum: impl Fn(&mut RouteCounts) -> &mut RouteSum) {
         for owner in owners.all() {
-            *number(self.of_owners.entry(owner).or_default()) += 1;
+            sum(self.of_owners.entry(owner).or_default()).add(bytes);
         }
         let of_all = match owners.of_servers {
             RouteOwner::Upstreams(_) => &mut self.of_upstreams,
             RouteOwner::Cluster(_) | RouteOwner::Routes(_) => &mut self.of_clusters,
         };
-        *number(of_all) += 1;
+        sum(of_all).add(bytes);
     }
 
     /// Whether all owners like this one together have too many.
@@ -238,9 +261,11 @@ impl<'a> OwnerCounts<'a> {
     fn is_full(&self, owner: RouteOwner<'_>) -> bool {
         let counts = self.of_owners.get(&owner).copied().unwrap_or_default();
         counts.exceeds(match (self.are_too_many(owner), owner) {
-            (false, _) => MAX_OF_OWNER,
+            (false, RouteOwner::Upstreams(_) | RouteOwner::Routes(_)) => MAX_OF_OWNER,
+            (false, RouteOwner::Cluster(_)) => MAX_OF_CLUSTER,
             (true, RouteOwner::Upstreams(_)) => KEPT_OF_UPSTREAMS,
-            (true, RouteOwner::Cluster(_) | RouteOwner::Routes(_)) => KEPT_OF_CLUSTER,
+            (true, RouteOwner::Routes(_)) => KEPT_OF_ROUTES,
+            (true, RouteOwner::Cluster(_)) => KEPT_OF_CLUSTER,
         })
     }
 
@@ -253,8 +278,18 @@ impl<'a> OwnerCounts<'a> {
 }
 
 impl RouteCounts {
-    fn exceeds(self, most: usize) -> bool {
-        self.ended > most.max(self.served.saturating_mul(2))
+    /// Whether there are too many, or they are too large.
+    fn exceeds(self, most: RouteSum) -> bool {
+        let is_beyond = |ended: usize, most: usize, served: usize| ended > most.max(served.saturating_mul(2));
+        is_beyond(self.ended.number, most.number, self.served.number)
+            || is_beyond(self.ended.bytes, most.bytes, self.served.bytes)
+    }
+}
+
+impl RouteSum {
+    fn add(&mut self, bytes: usize) {
+        self.number += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 

@@ -16,18 +16,21 @@ struct World {
     before: Vec<(String, bool)>,
     /// Of all routes that were led so.
     namespaces: Vec<(String, &'static str)>,
+    /// Of each route that leads to servers.
+    bytes: usize,
     now: Instant,
 }
 
 impl World {
     fn new() -> Self {
-        Self { ended: EndedRoutes::default(), before: Vec::new(), namespaces: Vec::new(), now: Instant::now() }
+        let (before, namespaces, now) = (Vec::new(), Vec::new(), Instant::now());
+        Self { ended: EndedRoutes::default(), before, namespaces, bytes: 1, now }
     }
 
     /// Serves these routes alone. Returns those that lead to servers.
     fn serve(&mut self, names: &[&[String]]) -> Vec<String> {
         let names = names.concat();
-        let route = |name: &String| Arc::new(Resource { value: vec![1], ..misdirected_routes(name) });
+        let route = |name: &String| Arc::new(Resource { value: vec![1; self.bytes], ..misdirected_routes(name) });
         let group: ResourceGroup = names.iter().map(route).collect();
         let before = self.snapshot();
         let mut namespaces = ClusterRouteNamespaces::default();
@@ -38,15 +41,15 @@ impl World {
         }
         let served = self.ended.follow(&before, Some(&group), Arc::new(namespaces), self.now);
         let served = served.iter().flat_map(|group| group.iter());
-        let before = served.map(|one| (one.name.to_string(), one.value != [1]));
+        let before = served.map(|one| (one.name.to_string(), one.value.first() != Some(&1)));
         self.before = before.chain(self.kept().into_iter().map(|name| (name, true))).collect();
         self.before.iter().filter(|(_, is_misdirected)| !is_misdirected).map(|(name, _)| name.clone()).collect()
     }
 
     fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.before.iter().map(|(name, is_misdirected)| {
-            let one = portcullis_xds::Resource::new(vec![1]);
-            let one = if *is_misdirected { one.on_demand() } else { one };
+            let of = |bytes: usize| portcullis_xds::Resource::new(vec![1; bytes]);
+            let one = if *is_misdirected { of(1).on_demand() } else { of(self.bytes) };
             (type_urls::route_configuration(), name.clone(), one)
         }))
     }
@@ -86,7 +89,11 @@ fn ended_routes_of_one_namespace_hold_up_no_other_ones() {
     for number in 0..300 {
         opened.extend(world.serve(&[&numbered("a/u", number..number + 1)]));
     }
-    assert_eq!(opened.len(), MAX_OF_OWNER + 1, "the one beyond the number was open when the others were not too many");
+    assert_eq!(
+        opened.len(),
+        MAX_OF_OWNER.number + 1,
+        "the one beyond the number was open when the others were not too many"
+    );
     assert_eq!(world.serve(&[&other, &numbered("a/u", 3_000..3_001)]), other, "its own new route alone is held up");
     assert_eq!(world.kept(), opened, "no connection of before is led elsewhere");
     world.now += KEPT_FOR - Duration::from_secs(1);
@@ -127,7 +134,7 @@ fn ended_routes_to_clusters_hold_up_no_namespace() {
         let (upstream, clusters) = (numbered("a/u", step..step + 1), wide(step));
         assert_eq!(world.serve(&[&upstream, &clusters]), [upstream, clusters].concat(), "{step}");
     }
-    assert!(world.kept().len() > MAX_OF_ALL);
+    assert!(world.kept().len() > MAX_OF_ALL.number);
 }
 
 /// Routes that one author leads to clusters have a bound, and hold up no other author's routes there.
@@ -165,7 +172,7 @@ fn ended_routes_of_many_authors_to_clusters_are_bounded() {
         world.serve(&[&all]);
     }
     let kept = world.kept().len();
-    assert!((MAX_OF_ALL..=MAX_OF_ALL + 40 * 20).contains(&kept), "{kept}");
+    assert!((MAX_OF_ALL.number..=MAX_OF_ALL.number + 40 * 20).contains(&kept), "{kept}");
     let quiet = [routes("quiet")];
     world.lead("quiet", &quiet);
     assert_eq!(world.serve(&[&quiet]), quiet);
@@ -174,7 +181,7 @@ fn ended_routes_of_many_authors_to_clusters_are_bounded() {
 #[test]
 fn route_that_ends_unopened_is_not_kept() {
     let mut world = World::new();
-    for number in 0..MAX_OF_OWNER + 2 {
+    for number in 0..MAX_OF_OWNER.number + 2 {
         world.serve(&[&numbered("a/u", number..number + 1)]);
     }
     assert_eq!(world.serve(&[&numbered("a/u", 1_000..1_001)]), Vec::<String>::new());
@@ -188,7 +195,7 @@ fn route_that_ends_unopened_is_not_kept() {
 #[test]
 fn route_that_was_withheld_stays_so_after_a_restart() {
     let mut world = World::new();
-    for number in 0..MAX_OF_OWNER + 1 {
+    for number in 0..MAX_OF_OWNER.number + 1 {
         world.serve(&[&numbered("a/u", number..number + 1)]);
     }
     let (open, new) = (numbered("a/u", 256..257), numbered("a/u", 1_000..1_001));
@@ -214,7 +221,7 @@ fn ended_routes_of_all_owners_are_bounded() {
         world.serve(&[&all.concat()]);
     }
     let kept = world.kept().len();
-    assert!((MAX_OF_ALL..=MAX_OF_ALL + 100 * (KEPT_OF_UPSTREAMS + 5)).contains(&kept), "{kept}");
+    assert!((MAX_OF_ALL.number..=MAX_OF_ALL.number + 100 * (KEPT_OF_UPSTREAMS.number + 5)).contains(&kept), "{kept}");
     let quiet = [routes("quiet/prod")];
     assert_eq!(world.serve(&[&quiet, &numbered("n00/u", 900..901)]), quiet);
     world.now += KEPT_FOR;
@@ -246,4 +253,58 @@ fn routes_that_all_get_other_names_are_served() {
         assert_eq!(world.serve(&[&second]), second);
         assert_eq!(world.kept().len(), 3_000);
     }
+}
+
+/// Streams keep what has ended while its connections drain.
+#[test]
+fn ended_routes_of_one_namespace_are_bounded_in_bytes() {
+    let mut world = World { bytes: 8 * MIB, ..World::new() };
+    let mut opened = Vec::new();
+    for number in 0..10 {
+        opened.extend(world.serve(&[&numbered("a/u", number..number + 1)]));
+    }
+    assert_eq!(opened, numbered("a/u", 0..9), "nine that have ended have 72 MiB");
+    let (other, next) = ([routes("b/prod")], numbered("a/u", 20..21));
+    assert_eq!(world.serve(&[&other, &next]), other);
+    assert_eq!((world.kept(), world.ended.next_expiry()), (opened, Some(world.now + KEPT_FOR)));
+    world.now += KEPT_FOR;
+    assert_eq!(world.serve(&[&other, &next]).len(), 2);
+    assert!(world.kept().is_empty());
+}
+
+/// As many bytes as are served may always end.
+#[test]
+fn routes_that_all_get_other_names_may_be_large() {
+    let (mut world, second) = (World { bytes: 8 * MIB, ..World::new() }, numbered("a/u", 20..30));
+    assert_eq!(world.serve(&[&numbered("a/u", 0..10)]).len(), 10);
+    assert_eq!(world.serve(&[&second]), second);
+}
+
+/// One author has large policies at one listener after the other.
+#[test]
+fn large_ended_routes_to_a_cluster_hold_up_no_other_author() {
+    let at = |listener: usize| [format!("lab/infra/edge/l{listener}/prod/routes")];
+    let mut world = World { bytes: 8 * MIB, ..World::new() };
+    for listener in 0..9 {
+        world.lead("a", &at(listener));
+        assert_eq!(world.serve(&[&at(listener)]), at(listener));
+    }
+    world.lead("a", &at(9));
+    world.lead("b", &at(10));
+    assert_eq!(world.serve(&[&at(9), &at(10)]), at(10));
+}
+
+#[test]
+fn ended_routes_of_all_owners_are_bounded_in_bytes() {
+    let mut world = World { bytes: 8 * MIB, ..World::new() };
+    for number in 0..66 {
+        let own = [routes(&format!("n{number:02}/u"))];
+        assert_eq!(world.serve(&[&own]), own);
+    }
+    let next = |number: usize| [routes(&format!("n00/v{number}"))];
+    for number in 0..2 {
+        assert_eq!(world.serve(&[&next(number)]), next(number), "it has few bytes");
+    }
+    let quiet = [routes("quiet/prod")];
+    assert_eq!(world.serve(&[&next(2), &quiet]), quiet);
 }
