@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::claims::{Holder, HostClaims, Site};
+use crate::claim_rights::{Holder, Site};
+
+use crate::claims::HostClaims;
 use crate::condition::ConditionVerdict;
 use crate::gateway::JudgedGateway;
 use crate::held_list::{HOSTNAMES_HELD, ListedAtPort, message};

@@ -9,7 +9,7 @@ use crate::route::{JudgedRoute, ParentGateways, SharedHosts};
 
 /// A host name that a route has held: the indices of the parent reference, of its Gateway and of the listener that has the name, and the
 /// name. They are in the order in which they are charged.
-pub(crate) type HeldName<'a> = (usize, usize, usize, &'a HostPattern);
+pub(crate) type ListedName<'a> = (usize, usize, usize, &'a HostPattern);
 
 /// Listeners by their host names, each with the index of the first parent reference that leads there.
 type FirstListeners<'a> = HashMap<&'a HostPattern, (usize, usize)>;
@@ -21,7 +21,7 @@ pub(crate) fn held_names<'r, 'g: 'r>(
     parents: &mut ParentGateways<'g, '_>,
     gateways: &[ListenerHosts<'g, '_>],
     past: PastHolders<'r>,
-) -> BTreeSet<HeldName<'r>> {
+) -> BTreeSet<ListedName<'r>> {
     let mut held = BTreeSet::new();
     if !past.has_any(route) {
         return held;

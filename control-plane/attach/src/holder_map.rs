@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, btree_map};
 use std::ops::Deref;
 
-use crate::claims::{Holder, Site};
+use crate::claim_rights::{Holder, Site};
 use crate::host::HostPattern;
 use crate::host_index::HostIndex;
 use crate::route::Attachment;

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::claims::{Holder, HostClaims, Site};
+use crate::claim_rights::{Holder, Site};
+
+use crate::claims::HostClaims;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::host_index::HostIndex;
@@ -41,7 +43,7 @@ pub(crate) struct HeldAt {
 }
 
 /// Those that hold a host name, of which there is one at least.
-type HeldName<'a> = (&'a HostPattern, Vec<HeldAt>);
+type HostAtPorts<'a> = (&'a HostPattern, Vec<HeldAt>);
 
 /// The namespaces that have the names below a wildcard, by port.
 type NamespacesByPort = BTreeMap<u16, usize>;
@@ -74,13 +76,13 @@ impl<'a> HttpsNames<'a> {
         let names = held_names((index, gateway), claims, routes);
         let of_several = of_several(&names);
         // One that is passed on alone has no redirect, and is here only to be kept from the wildcards of others.
-        let is_needed = |((_, holders), is_of_several): &(HeldName<'a>, bool)| {
+        let is_needed = |((_, holders), is_of_several): &(HostAtPorts<'a>, bool)| {
             *is_of_several || holders.iter().any(|one| one.is_https)
         };
-        let names: Vec<(HeldName<'a>, bool)> = names.into_iter().zip(of_several).filter(is_needed).collect();
+        let names: Vec<(HostAtPorts<'a>, bool)> = names.into_iter().zip(of_several).filter(is_needed).collect();
         let hosts: Vec<&HostPattern> = names.iter().map(|((host, _), _)| *host).collect();
         let above = Wildcards::of(&hosts).above_each(&hosts);
-        let name = |(((host, holders), is_of_several), above): ((HeldName<'a>, bool), Option<usize>)| HttpsName {
+        let name = |(((host, holders), is_of_several), above): ((HostAtPorts<'a>, bool), Option<usize>)| HttpsName {
             host,
             to: preferred(&holders),
             above,
@@ -114,7 +116,7 @@ fn held_names<'a>(
     (index, gateway): (usize, &JudgedGateway<'_>),
     claims: &'a HostClaims<'a>,
     routes: &[JudgedRoute<'_>],
-) -> Vec<HeldName<'a>> {
+) -> Vec<HostAtPorts<'a>> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut names: BTreeMap<&HostPattern, Vec<HeldAt>> = BTreeMap::new();
     for (listener, judged) in gateway.listeners.iter().enumerate() {
@@ -136,7 +138,7 @@ fn held_names<'a>(
 }
 
 /// Whether several namespaces have a name at different ports, of each name. At a port a name is that of its narrowest holder.
-fn of_several(names: &[HeldName<'_>]) -> Vec<bool> {
+fn of_several(names: &[HostAtPorts<'_>]) -> Vec<bool> {
     let mut holders = names.iter().flat_map(|(_, holders)| holders).map(|one| one.namespace);
     let first = holders.next();
     if holders.all(|one| Some(one) == first) {
@@ -146,7 +148,7 @@ fn of_several(names: &[HeldName<'_>]) -> Vec<bool> {
     let wildcards = Wildcards::of(&hosts);
     let above = wildcards.above_each(&hosts);
     let namespaces = wildcards.namespaces(names, &above);
-    let is_of_several = |((_, holders), above): (&HeldName<'_>, &Option<usize>)| {
+    let is_of_several = |((_, holders), above): (&HostAtPorts<'_>, &Option<usize>)| {
         let Some(first) = holders.first().map(|one| one.namespace) else { return false };
         let is_own = |port: u16| holders.iter().any(|one| one.port == port);
         let above = above.and_then(|above| namespaces.get(&above));
@@ -182,7 +184,7 @@ impl<'a> Wildcards<'a> {
 
     /// The namespaces at the ports of each wildcard, those of wider ones among them. Each is made of the one above it, however many there
     /// are, and shares its allocation if it is the same.
-    fn namespaces(&self, names: &[HeldName<'_>], above: &[Option<usize>]) -> HashMap<usize, Rc<NamespacesByPort>> {
+    fn namespaces(&self, names: &[HostAtPorts<'_>], above: &[Option<usize>]) -> HashMap<usize, Rc<NamespacesByPort>> {
         let mut widest_first: Vec<(&str, usize)> =
             self.by_suffix.iter().map(|(suffix, index)| (*suffix, *index)).collect();
         widest_first.sort_by_key(|(suffix, _)| suffix.len());

@@ -14,8 +14,10 @@
 mod tests;
 
 mod budget;
+mod claim_rights;
 mod claims;
 mod closures;
+mod cluster_names;
 mod condition;
 mod contents;
 mod credentials;
@@ -80,7 +82,9 @@ use std::sync::Arc;
 
 use portcullis_gateway_api::{GATEWAY_API_GROUP, ObjectMeta};
 
-use claims::{ClaimRights, ClusterNames, HostClaims};
+use claim_rights::ClaimRights;
+use claims::HostClaims;
+use cluster_names::ClusterNames;
 use credentials::CredentialGrants;
 use gateway::JudgedGateway;
 use grants::{Grants, Referrer};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::claims::{ClusterNames, OwnedHosts};
+use crate::cluster_names::{ClusterNames, OwnedHosts};
 use crate::host::HostPattern;
 use crate::https_names::{HeldAt, HttpsName, HttpsNames};
 

@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::claims::{ClusterNames, Holder, HostClaims, is_narrower};
+use crate::claim_rights::Holder;
+
+use crate::claims::{HostClaims, is_narrower};
+
+use crate::cluster_names::ClusterNames;
 use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::claims::{ClaimRights, Site};
+use crate::claim_rights::{ClaimRights, Site};
 use crate::holders::HolderNamespaces;
 use crate::host::HostPattern;
 use crate::host_index::HostIndex;
@@ -12,7 +12,7 @@ use crate::past::PastHolders;
 
 /// The turn of a new claim. The first of these is the first to be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Turn {
+pub(crate) enum ClaimTurn {
     /// A route of the claim's namespace held the name. A wildcard above it that is another namespace's had no request of it, and gets
     /// none.
     Inherited,
@@ -28,7 +28,7 @@ pub(crate) enum Turn {
 
 /// A claim to a host name by a route, by its index, which did not hold it.
 pub(crate) struct NewClaim {
-    pub(crate) turn: Turn,
+    pub(crate) turn: ClaimTurn,
     pub(crate) route: usize,
     pub(crate) site: Site,
 }
@@ -41,7 +41,7 @@ pub(crate) fn in_turn(claims: Vec<(usize, Site)>, rights: ClaimRights<'_, '_>) -
     claims
 }
 
-fn turns(claims: &[(usize, Site)], rights: ClaimRights<'_, '_>) -> Vec<Turn> {
+fn turns(claims: &[(usize, Site)], rights: ClaimRights<'_, '_>) -> Vec<ClaimTurn> {
     // It takes time by all names that are held.
     let last = if claims.is_empty() { LastHolders::default() } else { LastHolders::of(rights.past) };
     let namespace = |route: usize| rights.routes.get(route).map(|route| route.name.namespace.as_str());
@@ -57,12 +57,12 @@ fn turns(claims: &[(usize, Site)], rights: ClaimRights<'_, '_>) -> Vec<Turn> {
         let judged = rights.gateways.get(*gateway)?;
         let (holder, is_same) = last.holder(&judged.name, judged.leading_port(*listener)?, host)?;
         if Some(holder) == namespace(route) {
-            return Some(if is_same { Turn::Inherited } else { Turn::InheritedBelow });
+            return Some(if is_same { ClaimTurn::Inherited } else { ClaimTurn::InheritedBelow });
         }
         let above = wildcards.get(&(holder, *gateway, *listener)).and_then(|wildcards| wildcards.narrowest_above(host));
-        above.map(|_| Turn::Covered)
+        above.map(|_| ClaimTurn::Covered)
     };
-    claims.iter().map(|(route, site)| turn(*route, site).unwrap_or(Turn::Free)).collect()
+    claims.iter().map(|(route, site)| turn(*route, site).unwrap_or(ClaimTurn::Free)).collect()
 }
 
 /// The namespaces of the routes that held names until this settlement: by lists, which go before, and by the settlement before.

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use portcullis_api::PolicyInEffect;
 use portcullis_gateway_api::ParentReference;
 
-use crate::claims::{Holder, HostClaims, Site};
+use crate::claim_rights::{Holder, Site};
+
+use crate::claims::HostClaims;
 use crate::condition::{ConditionVerdict, Note, Rejection, effects_in_words};
 use crate::credentials::CredentialGrants;
 use crate::gateway::{JudgedClass, JudgedGateway};

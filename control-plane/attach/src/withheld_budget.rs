@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::claims::ClusterNames;
+use crate::cluster_names::ClusterNames;
 use crate::condition::Rejection;
 use crate::gateway::JudgedGateway;
 use crate::gateway_rooms::{RoomBounds, RouteAtGateway, WantedRoom};

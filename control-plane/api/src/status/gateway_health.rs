@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::condition::Finding;
-use super::findings::{listed, many};
+use super::counted::{listed, many};
 use super::{ConditionType, Health, State, UnhealthyServer};
 
 /// Most servers that are kept of one Gateway.

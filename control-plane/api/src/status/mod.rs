@@ -6,6 +6,7 @@
 
 mod cluster;
 mod condition;
+mod counted;
 mod discovery;
 mod findings;
 mod gateway_health;

@@ -9,9 +9,7 @@ use portcullis_api::status::{FilledDefault, filled_defaults};
 use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_instances::MemberHolder;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{
-    Diagnosis, FilterBuild, Input, Resource, ResourceGroup, Translation, choose_settings,
-};
+use portcullis_translate::{Diagnosis, FilterBuild, Input, Resource, ResourceGroup, Translation, choose_settings};
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
 use super::timeline::{Timeline, between};
-use super::tracking::{Known, Tracking, reached_server};
+use super::tracking::{KnownPart, Tracking, reached_server};
 use super::{Exchange, Next, RouteConfig, reply};
 use crate::fault;
 use crate::gateway::Gateway;
@@ -128,7 +128,7 @@ impl<T: Clone> Exchange<T> {
         if std::mem::replace(is_terminated, true) {
             return;
         }
-        if *is_watch && *known == Known::Answer {
+        if *is_watch && *known == KnownPart::Answer {
             host.finish(stream);
         } else {
             host.reset(details(why.as_str()));
@@ -274,11 +274,11 @@ impl<T: Clone> Exchange<T> {
     }
 
     /// Registers a stream, with its answer or before it.
-    pub(super) fn track(&mut self, known: Known, is_session: bool, host: &mut impl Host<Stream = T>) {
+    pub(super) fn track(&mut self, known: KnownPart, is_session: bool, host: &mut impl Host<Stream = T>) {
         if !matches!(self.tracking, Tracking::Pending { .. }) {
             return;
         }
-        let is_answered = known == Known::Answer;
+        let is_answered = known == KnownPart::Answer;
         let reached = if is_answered { reached_server(host) } else { None };
         let pending = std::mem::take(&mut self.tracking);
         let Tracking::Pending { streams, kept, load, origin, is_watch, is_ordinary } = pending else { return };

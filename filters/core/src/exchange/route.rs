@@ -6,11 +6,12 @@ use portcullis_filter_config::{ClusterConfig, FilterConfig, PeerSource};
 
 use super::compiled::{CompiledClusters, CompiledEdition};
 use super::door_hosts::DoorHosts;
+use super::route_config::RouteConfig;
 use super::route_judge::digest_of_door;
 use super::route_update::RouteUpdate;
 use crate::cluster::{Cluster, CompileError};
 use crate::gateway::Gateway;
-use crate::long_streams::{Edition, RouteLoad, StreamOwners, StreamRegistry};
+use crate::long_streams::{RouteLoad, StreamOwners, StreamRegistry};
 use crate::state_store::StateStore;
 
 /// A configuration that cannot be used, the control plane's fault. Its text is for the proxy's log.
@@ -45,27 +46,6 @@ impl Gateway {
         }
         Ok(Gateway::compile(&config)?)
     }
-}
-
-/// A cluster's configuration as a route carries it, with the cluster's long-running streams.
-#[derive(Debug)]
-pub struct RouteConfig<T> {
-    /// The cluster's name.
-    pub name: String,
-    /// The compiled configuration, under this route's host names.
-    pub cluster: Cluster,
-    /// Outlives the configuration: streams of an earlier one hear of what was edited.
-    pub streams: Arc<StreamRegistry<T>>,
-    /// Alive for as long as the proxy keeps the configuration, under whichever host names.
-    pub edition: Arc<Edition>,
-    /// That of its streams.
-    pub(super) load: RouteLoad,
-    /// The listener that it is of; empty if it names none.
-    pub(super) listener: Arc<str>,
-    /// For loads that come later.
-    pub(super) compiled: Arc<CompiledEdition>,
-    /// For the judge of running streams.
-    pub(super) hosts: Option<Arc<DoorHosts>>,
 }
 
 impl<T> RouteConfig<T> {

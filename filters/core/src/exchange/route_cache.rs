@@ -5,7 +5,8 @@ use std::rc::{self, Rc};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::route::{LoadError, RouteConfig};
+use super::route::LoadError;
+use super::route_config::RouteConfig;
 use super::route_update::RouteUpdate;
 use crate::x509::hex_digest;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use portcullis_filter_config::{ClusterConfig, FairQueueConfig, Servers};
 
 use super::door_hosts::DoorHosts;
-use super::route::RouteConfig;
+use super::route_config::RouteConfig;
 use super::route_judge::RouteJudge;
 use crate::cluster::CompiledCluster;
 use crate::fair::FairQueue;

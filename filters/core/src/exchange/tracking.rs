@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::Exchange;
 use super::host::Host;
-use super::route::RouteConfig;
+use super::route_config::RouteConfig;
 use crate::gateway::Forward;
 use crate::host_names::is_address;
 use crate::long_streams::{RouteLoad, StreamGuard, StreamRegistry};
@@ -25,12 +25,12 @@ pub(super) enum Tracking<T> {
         is_ordinary: bool,
     },
     /// It runs.
-    Active { stream: T, is_watch: bool, edition: u64, known: Known, is_terminated: bool, guard: StreamGuard<T> },
+    Active { stream: T, is_watch: bool, edition: u64, known: KnownPart, is_terminated: bool, guard: StreamGuard<T> },
 }
 
 /// The last part of a registered stream that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum KnownPart {
     Request,
     /// It has reached a server, which may have no name.
     Server,
@@ -65,7 +65,7 @@ impl<T: Clone> Exchange<T> {
     /// A watch is answered at once, and registered then: one lock less. Nothing of an upgrade goes on before its answer.
     pub(super) fn track_forwarded(&mut self, host: &mut impl Host<Stream = T>) {
         if matches!(self.tracking, Tracking::Pending { is_watch: false, .. }) && !self.upgrade.is_closed() {
-            self.track(Known::Request, false, host);
+            self.track(KnownPart::Request, false, host);
         }
     }
 
@@ -74,7 +74,7 @@ impl<T: Clone> Exchange<T> {
         let is_open = match self.tracking {
             Tracking::None => false,
             Tracking::Pending { .. } => true,
-            Tracking::Active { known, .. } => known == Known::Request,
+            Tracking::Active { known, .. } => known == KnownPart::Request,
         };
         is_open && self.is_forwarded() && !self.upgrade.is_closed()
     }
@@ -85,26 +85,26 @@ impl<T: Clone> Exchange<T> {
         if !self.follows_body() {
             return;
         }
-        self.track(Known::Request, false, host);
+        self.track(KnownPart::Request, false, host);
         if let Some(server) = reached_server(host) {
-            self.place(server, Known::Server, host);
+            self.place(server, KnownPart::Server, host);
         }
     }
 
     /// Takes note of the answer. Nothing of an answer of the proxy's own runs.
     pub(super) fn track_answer(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
         match self.tracking {
-            Tracking::None | Tracking::Active { known: Known::Answer, .. } => {}
-            Tracking::Pending { .. } => self.track(Known::Answer, is_session, host),
+            Tracking::None | Tracking::Active { known: KnownPart::Answer, .. } => {}
+            Tracking::Pending { .. } => self.track(KnownPart::Answer, is_session, host),
             Tracking::Active { .. } => match reached_server(host) {
-                Some(server) => self.place(server, Known::Answer, host),
+                Some(server) => self.place(server, KnownPart::Answer, host),
                 None => self.tracking = Tracking::None,
             },
         }
     }
 
     /// Notes the server of a registered stream, if it has a name.
-    fn place(&mut self, server: Option<String>, next: Known, host: &mut impl Host<Stream = T>) {
+    fn place(&mut self, server: Option<String>, next: KnownPart, host: &mut impl Host<Stream = T>) {
         let Tracking::Active { edition, known, guard, .. } = &mut self.tracking else { return };
         *known = next;
         let (Some(server), Some(now)) = (server, host.uptime()) else { return };
