@@ -14,8 +14,7 @@ use crate::input::Inventory;
 use crate::name::RouteKind;
 use crate::name_budget::{HeldNames, NameBudget};
 use crate::past::PastHolders;
-use crate::route::{JudgedRoute, ParentGateways, ServedBackend};
-use crate::verdict::ParentAttachment;
+use crate::route::{JudgedRoute, ParentAttachment, ParentGateways, ServedBackend};
 
 /// The most ports of Services to which the routes of one namespace lead at one Gateway.
 const MAX_SERVICES_OF_NAMESPACE_AT_GATEWAY: usize = 128;

@@ -7,8 +7,7 @@ use crate::claims::ListenerHosts;
 use crate::condition::Rejection;
 use crate::host::HostPattern;
 use crate::listener::JudgedListener;
-use crate::route::{Attachment, JudgedRoute, ParentGateways, SharedCount, SharedHosts};
-use crate::verdict::ParentAttachment;
+use crate::route::{Attachment, JudgedRoute, ParentAttachment, ParentGateways, SharedCount, SharedHosts};
 
 /// The most host names of one route, counted once at each listener to which a parent reference leads.
 const MAX_OF_ROUTE: usize = 4_096;

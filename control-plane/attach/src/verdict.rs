@@ -18,7 +18,7 @@ use crate::listener::JudgedListener;
 use crate::name::{ObjectName, RouteKind};
 use crate::policy::{Door, DoorPolicies, affected, affected_by};
 use crate::redirect_budget::PlainHttp;
-use crate::route::{Attachment, JudgedRoute};
+use crate::route::{JudgedRoute, ParentAttachment};
 
 /// The verdict about a `GatewayClass`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,14 +85,6 @@ pub struct ParentVerdict {
     pub conditions: Vec<ConditionVerdict>,
     /// The condition that lists the host names that are the route's own, for those that judge it later.
     pub held: Option<ConditionVerdict>,
-}
-
-/// The attachment of a route by one of its parent references, all by their indices.
-pub(crate) struct ParentAttachment {
-    pub(crate) route: usize,
-    pub(crate) parent: usize,
-    pub(crate) gateway: usize,
-    pub(crate) listeners: Result<Attachment, Rejection>,
 }
 
 /// Listeners and the routes that hold host names there, by the indices of Gateway, listener and route.

@@ -10,8 +10,7 @@ use crate::gateway::JudgedGateway;
 use crate::gateway_rooms::{RoomBounds, RouteAtGateway, WantedRoom};
 use crate::host::HostPattern;
 use crate::listener::ListenerProtocol;
-use crate::route::{Attachment, JudgedRoute};
-use crate::verdict::ParentAttachment;
+use crate::route::{Attachment, JudgedRoute, ParentAttachment};
 
 /// The most names, each counted as often as Envoy has it.
 const BOUNDS: RoomBounds =

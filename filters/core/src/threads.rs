@@ -209,7 +209,7 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
             let edition = Edition::new(turn as u64, 0, 50_000);
             let kept = RouteLoad::newest(&edition);
-            let table = kept.table_or(|| TableLoad::alone(time, LoadPart::new(&kept, &edition, 0)));
+            let table = kept.table_or(|| TableLoad::alone(time, LoadPart::new(kept.id(), &edition, 0)));
             owners.use_load("a", TablePlace { listener: Box::default(), variant: None }, table, time);
             kept.note_use();
             let arrival = StreamStart {

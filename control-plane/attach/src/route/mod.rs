@@ -19,7 +19,7 @@ use crate::upstream::JudgedUpstreams;
 
 use backends::Referable;
 pub use backends::{ServedBackend, WeightedBackend};
-pub(crate) use parent::{Attachment, ParentGateways, means};
+pub(crate) use parent::{Attachment, ParentAttachment, ParentGateways, means};
 pub(crate) use shared_hosts::{SharedCount, SharedHosts};
 
 /// A route and what its own fields say, whatever it attaches to.

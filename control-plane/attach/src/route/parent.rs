@@ -14,6 +14,14 @@ use crate::listener::{AllowingListeners, JudgedListener};
 /// The listeners of one Gateway that a route's parent reference attaches to, each by its index with the shared host names.
 pub(crate) type Attachment = Vec<(usize, Vec<HostPattern>)>;
 
+/// The attachment of a route by one of its parent references, all by their indices.
+pub(crate) struct ParentAttachment {
+    pub(crate) route: usize,
+    pub(crate) parent: usize,
+    pub(crate) gateway: usize,
+    pub(crate) listeners: Result<Attachment, Rejection>,
+}
+
 /// The Gateways to which parent references lead.
 pub(crate) struct ParentGateways<'a, 'b> {
     /// By namespace and name, with their indices.

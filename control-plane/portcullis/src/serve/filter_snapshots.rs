@@ -4,8 +4,8 @@ use portcullis_translate::{FilterBuild, Input, ResourceGroup};
 use portcullis_xds::Snapshot;
 
 use super::divided_translator::{DividedTranslator, Division, first_part};
-use super::filter_views::view_for;
 use super::group_change::KnownGroups;
+use super::instance_views::view_for;
 use super::xds_resources::{Retained, XdsResources};
 
 /// The snapshots for Envoys with other builds of the filter than the module, as long as there are some.

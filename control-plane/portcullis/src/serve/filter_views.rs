@@ -4,7 +4,7 @@ use portcullis_xds::{Membership, NodeInfo, ReportScope, StreamGuard, Unserved, V
 use tokio::sync::watch;
 
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
-use super::instance_views::{claimed_instance, instance_view};
+use super::instance_views::{claimed_instance, instance_view, view_for};
 use super::wanted_views::{WantedGuard, WantedView, WantedViews};
 
 /// Chooses the view of each Envoy by its Gateway, or by its instance and the build of its filter, and collects the Gateways and
@@ -34,11 +34,6 @@ impl FilterViews {
     pub(super) fn claims(&self) -> watch::Receiver<GatewayClaims> {
         self.claims.subscribe()
     }
-}
-
-/// The view for a build of the filter.
-pub(crate) fn view_for(filter: FilterBuild) -> View {
-    View((filter != FilterBuild::default()).then(|| filter.to_string()))
 }
 
 /// The reason that an Envoy with this metadata is not served; `None` if its filter reads the version that is written.

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_translate::FilterBuild;
 use tokio::sync::watch;
 
-use super::filter_views::view_for;
-use super::instance_views::{instance_of_view, instance_view};
+use super::instance_views::{instance_of_view, instance_view, view_for};
 
 /// How long a view is wanted after its last stream: an Envoy that connects again finds it as it was.
 pub(crate) const GRACE: Duration = Duration::from_secs(300);

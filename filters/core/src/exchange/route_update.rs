@@ -74,7 +74,7 @@ impl<T> RouteUpdate<T> {
             object: config.object.clone(),
             edition: Arc::downgrade(&route.edition),
             load: route.load.clone(),
-            part: LoadPart::new(&route.load, &route.edition, text),
+            part: LoadPart::new(route.load.id(), &route.edition, text),
             streams: Arc::downgrade(&route.streams),
             values: Arc::new(values),
             judge: Arc::downgrade(&route.compiled.cluster),

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use super::edition::Edition;
-use super::route_load::RouteLoad;
 
 /// Bytes of a load of a configuration besides its text: the proxy's routes.
 const LOAD_BYTES: usize = 32 << 10;
@@ -35,7 +34,7 @@ pub(crate) struct TableLoad {
 /// What one configuration takes in a load of a route table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadPart {
-    /// That of the [`RouteLoad`].
+    /// That of the [`super::RouteLoad`].
     pub(super) id: u64,
     pub(super) edition: u64,
     /// The memory of the edition, which other loads may share.
@@ -45,11 +44,11 @@ pub(crate) struct LoadPart {
 }
 
 impl LoadPart {
-    /// That of a load of an edition, with a text of that many bytes.
-    pub(crate) fn new(load: &RouteLoad, edition: &Edition, text: usize) -> Self {
+    /// That of a load of an edition by the load's id, with a text of that many bytes.
+    pub(crate) fn new(id: u64, edition: &Edition, text: usize) -> Self {
         let counted = |bytes: usize| u64::try_from(bytes).unwrap_or(MAX_PART_BYTES).min(MAX_PART_BYTES);
         let [edition_bytes, route_bytes] = [edition.bytes(), text.saturating_add(LOAD_BYTES)].map(counted);
-        LoadPart { id: load.id(), edition: edition.id(), edition_bytes, route_bytes }
+        LoadPart { id, edition: edition.id(), edition_bytes, route_bytes }
     }
 }
 
@@ -81,7 +80,7 @@ impl TableLoad {
         &self.parts
     }
 
-    /// The ids of its parts ([`RouteLoad::id`]).
+    /// The ids of its parts ([`super::RouteLoad::id`]).
     pub(super) fn ids(&self) -> &[RangeInclusive<u64>] {
         &self.ids
     }

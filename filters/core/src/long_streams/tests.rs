@@ -211,7 +211,7 @@ pub(super) fn use_alone<T>(
     uptime: u64,
 ) -> Vec<Arc<StreamRegistry<T>>> {
     let edition = Edition::new(load.edition(), text, entries);
-    let table = load.table_or(|| TableLoad::alone(at(uptime), LoadPart::new(load, &edition, text)));
+    let table = load.table_or(|| TableLoad::alone(at(uptime), LoadPart::new(load.id(), &edition, text)));
     let place = TablePlace { listener: Box::default(), variant: Some(Box::default()) };
     owners.use_load(name, place, table, at(uptime))
 }

@@ -37,6 +37,11 @@ pub(super) use states::{InstanceState, InstanceStates};
 /// The beginning of these views' names.
 const VIEW: &str = "instance/";
 
+/// The view of Envoys of no instance, for a build of the filter.
+pub(super) fn view_for(filter: FilterBuild) -> View {
+    View((filter != FilterBuild::default()).then(|| filter.to_string()))
+}
+
 /// The view of Envoys of an instance with a build of the filter.
 pub(super) fn instance_view(instance: &str, filter: FilterBuild) -> View {
     View(Some(view_name(instance, filter)))

@@ -6,7 +6,7 @@ use portcullis_sources::ObjectKey;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::write::MANAGER;
+use super::MANAGER;
 
 /// Applies an object.
 pub(super) async fn apply(client: Client, key: &ObjectKey, object: &Value) -> Result<(), Error> {

@@ -16,6 +16,7 @@ mod replace;
 mod replaced_lists;
 mod settings_use;
 mod write;
+mod write_error;
 mod write_queue;
 
 use std::collections::BTreeSet;
@@ -40,6 +41,9 @@ use plan::{GATEWAY_API, JudgedPlan, ObjectPlan, POLICIES, Plan, Plans};
 pub(super) use settings_use::SettingsUse;
 use write::{StatusWrite, write};
 use write_queue::{Uptime, WriteOutcome, WriteQueue};
+
+/// The field manager of the written fields.
+const MANAGER: &str = "portcullis";
 
 /// The number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 8;

@@ -9,8 +9,9 @@ use kube::core::Request;
 use kube::{Client, Error};
 use portcullis_sources::ObjectKey;
 
+use super::MANAGER;
 use super::replaced_lists::ReplacedLists;
-use super::write::{MANAGER, WriteError};
+use super::write_error::WriteError;
 
 /// Most versions that are read for one write.
 const MAX_VERSIONS: usize = 5;

@@ -9,10 +9,9 @@ use serde_json::Value;
 use super::apply::apply;
 use super::replace::replace;
 use super::replaced_lists::ReplacedLists;
+use super::write_error::WriteError;
 use super::write_queue::WriteOutcome;
 
-/// The field manager of the written fields.
-pub(super) const MANAGER: &str = "portcullis";
 /// The time limit of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -23,17 +22,6 @@ pub(super) enum StatusWrite {
     Apply(Value),
     /// Lists of which other controllers have entries.
     Replace(ReplacedLists),
-}
-
-/// The step at which a write failed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WriteError {
-    /// A request.
-    #[error(transparent)]
-    Request(#[from] Error),
-    /// The comparison with what was read.
-    #[error("the status or the object is another one than the one that was read")]
-    Comparison,
 }
 
 /// Writes a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
