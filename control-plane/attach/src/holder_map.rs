@@ -15,7 +15,7 @@ pub(crate) struct HolderMap<'a> {
     wildcards: HashMap<(usize, usize), ClaimedWildcards<'a>>,
 }
 
-/// The wildcards that routes claim at a listener. Who holds one is known at its place: a name with many labels may have as many
+/// The wildcards that routes claim at a listener. The holder of one is known at its place: a name with many labels may have as many
 /// wildcards above it.
 struct ClaimedWildcards<'a> {
     index: HostIndex<&'a HostPattern>,

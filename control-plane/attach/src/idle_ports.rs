@@ -133,7 +133,7 @@ fn still_claims(route: &JudgedRoute<'_>, name: &HeldName<'_>, ports: &IdlePorts<
             && (namespace, parent.name.as_str()) == (gateway.namespace.as_str(), gateway.name.as_str())
             && listeners().any(|listener| means(parent, listener, port))
     });
-    // `Any` is for all that a route claims: of an edit nobody would see what it has added.
+    // `Any` is for all that a route claims: additions of an edit would not be seen.
     let has_name = || route.hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|own| own.covers(host)));
     route.metadata.uid.as_deref() == name.uid && is_parent && *host != HostPattern::Any && has_name()
 }

@@ -243,7 +243,7 @@ impl Settled<'_> {
             let route = match holder {
                 // The wildcard above it is here, too; or it is the cluster's whether it is claimed or not: what the cluster owns below
                 // wildcards of others is withheld from these, and a claim of a stranger takes nothing from its own routes.
-                // So are the host names of a narrower listener: its routes have a name of it that is claimed here.
+                // The same holds for the host names of a narrower listener: its routes have a name of it that is claimed here.
                 Holder::Wider(_) | Holder::Cluster(_) | Holder::Listener(_) => continue,
                 Holder::Route(route) => bound.get(route),
             };

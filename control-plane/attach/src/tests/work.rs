@@ -102,7 +102,7 @@ fn selector_is_compared_once_with_a_namespace() {
     assert_eq!((comparisons(2), comparisons(100)), (6, 6));
 }
 
-/// What a route of 1,000 names takes at this many Gateways of 64 listeners: comparisons, names that are listed, and names that it holds;
+/// The work of a route of 1,000 names at this many Gateways of 64 listeners: comparisons, names that are listed, and names that it holds;
 /// first without a past, then with it.
 fn work_at_full_gateways(count: usize) -> [(u64, u64, usize); 2] {
     let name = |index: usize| format!("g{index:02}");

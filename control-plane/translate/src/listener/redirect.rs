@@ -57,7 +57,7 @@ fn nothing() -> Route {
 }
 
 /// With the port, also 443: the one of the request is another listener's. No client is to keep it: while the owner of a name is away for a
-/// moment, it leads to whoever has the name at another port. Envoy's router adds headers of the route to redirects, too.
+/// moment, it leads to the route that has the name at another port. Envoy's router adds headers of the route to redirects, too.
 fn redirect(port: u16) -> Route {
     let action = RedirectAction {
         port_redirect: port.into(),

@@ -7,7 +7,7 @@
 //! waits for itself.
 //!
 //! No two responses wait for each other. A small one takes room of its peer and then of its instance, a large one its turn and then room
-//! of its instance, and whoever has room of an instance waits for nothing but its reader, for whom there is a time. All of them are
+//! of its instance, and one that has room of an instance waits for nothing but its reader, for whom there is a time. All of them are
 //! waited for in the order of arrival.
 
 use futures_util::FutureExt;

@@ -151,7 +151,7 @@ impl HealthStream {
         };
         let node = self.node(first)?;
         self.admission.admit();
-        // What an Envoy of a Gateway has acknowledged is no other replica's matter.
+        // Acknowledgements of a Gateway's Envoy are no other replica's matter.
         let repeats = !is_of_gateway(&node.name);
         if repeats {
             self.named.send_replace(node.name.clone());

@@ -25,7 +25,7 @@ pub struct RouteUpdate<T> {
     object: String,
     edition: Weak<Edition>,
     load: RouteLoad,
-    /// What the configuration takes in the load of its route table.
+    /// The memory of the configuration in the load of its route table.
     part: LoadPart,
     streams: Weak<StreamRegistry<T>>,
     values: Arc<RunningValues>,
@@ -101,7 +101,7 @@ impl<T> RouteUpdate<T> {
         (&self.name, &self.listener)
     }
 
-    /// What it takes in the load of its table.
+    /// Its memory in the load of its table.
     pub(super) fn part(&self) -> LoadPart {
         self.part
     }

@@ -91,7 +91,7 @@ fn streams_of_a_quiet_time_outlast_a_storm_of_edits() {
     assert_eq!((is_alive(&quiet), alive), (true, MAX_SETS));
 }
 
-/// Somebody may choose the distances of edits so that each load is replaced for as long, in proportion, as the others.
+/// Distances of edits may be chosen so that each load is replaced for as long, in proportion, as the others.
 #[test]
 fn quiet_load_outlasts_edits_in_geometric_distances() {
     const SPAN: f64 = 1_800_000.0;

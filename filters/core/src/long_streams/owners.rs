@@ -37,7 +37,7 @@ struct OwnerNames<T> {
     most: usize,
     /// Loads whose streams have to end.
     ended: Vec<EndedLoad>,
-    /// What the loads of all names take.
+    /// The memory of the loads of all names.
     bytes: LoadBytes,
     /// Bytes of replaced loads at which all names are looked through.
     look_at: u64,
@@ -209,7 +209,7 @@ impl<T> OwnerNames<T> {
             self.look_at = self.look_at.min(look_at(self.bytes.past));
             return Vec::new();
         }
-        // What the proxy has freed of other names is counted still.
+        // Loads of other names that the proxy has freed are counted still.
         self.bytes = LoadBytes::default();
         for name in self.names.values_mut() {
             name.loads.forget_gone(uptime);

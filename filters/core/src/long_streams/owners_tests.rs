@@ -154,7 +154,7 @@ fn loads_of_all_names_have_a_bound() {
     assert!(loads.len() - number_ended(&loads) >= 20 + 29, "no more end than have to");
 }
 
-/// What is in use may be larger than the bound: an edit of all clusters at once replaces as much.
+/// Loads in use may take more than the bound: an edit of all clusters at once replaces as much.
 #[test]
 fn edit_of_all_names_ends_no_load() {
     let owners = StreamOwners::<()>::default();
@@ -171,7 +171,7 @@ fn edit_of_all_names_ends_no_load() {
     assert!((60..63).contains(&ended), "{ended}: twice as much is too much");
 }
 
-/// What is in use no longer, of names that nothing has loaded since, must not make the bound larger.
+/// Loads in use no longer, of names that nothing has loaded since, must not make the bound larger.
 #[test]
 fn names_that_are_gone_make_no_room() {
     let owners = StreamOwners::<()>::default();

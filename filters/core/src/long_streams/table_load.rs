@@ -31,7 +31,7 @@ pub(crate) struct TableLoad {
     state: AtomicU8,
 }
 
-/// What one configuration takes in a load of a route table.
+/// The memory of one configuration in a load of a route table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadPart {
     /// That of the [`super::RouteLoad`].

@@ -32,7 +32,7 @@ const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 /// another route leads to the same servers, their next requests would reach these. Each is therefore replaced by one that answers 421,
 /// after which clients connect anew. Authors of upstreams choose the names, those of routes the `UpstreamClusters`, and none may be
 /// forgotten too early: where there are too many of one owner, new configurations of that owner answer 421, too, until the oldest are old
-/// enough. What Envoy keeps of them has the size of what they were, and is bounded as well.
+/// enough. Envoy keeps them in the size that they had, and that is bounded as well.
 #[derive(Debug, Default)]
 pub(super) struct EndedRoutes {
     /// By name.

@@ -103,7 +103,7 @@ impl Listener {
     }
 }
 
-/// The streams are of a route that nobody edits: an edition of the edited route whose streams end would be kept by them.
+/// The streams are of a route that is not edited: an edition of the edited route whose streams end would be kept by them.
 #[test]
 fn edits_of_one_route_keep_few_tables_by_streams_of_another() {
     let mut listener = Listener::default();
@@ -166,7 +166,7 @@ fn refused_tables_count_for_nothing() {
     assert_eq!((listener.tables(), listener.owners.ended()), (250, 0));
 }
 
-/// Where no filter configuration is there that could be woken, no turn shows what was loaded together.
+/// No turn shows the loads of one update if no filter configuration is there that could be woken.
 #[test]
 fn tables_without_a_turn_are_kept_whole() {
     let mut listener = Listener { applied_after: at(1), ..Listener::default() };

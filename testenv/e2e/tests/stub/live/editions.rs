@@ -52,7 +52,7 @@ impl Unanswered {
         self.sent += 1;
     }
 
-    /// Waits for the end of both. What they have read until then.
+    /// Waits for the end of both. Returns all that they have read until then.
     fn end(mut self) -> [Vec<u8>; 2] {
         [&mut self.watch, &mut self.post].map(|connection| connection.read_to_end().unwrap_or_default())
     }
