@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::claim_rights::{Holder, Site};
-
 use crate::claims::HostClaims;
 use crate::condition::ConditionVerdict;
 use crate::gateway::JudgedGateway;

@@ -151,7 +151,7 @@ mod tests {
                 prop_assert_eq!(index.narrowest(host).copied(), covering(host).first().copied(), "for {}", host);
                 let below: BTreeSet<&HostPattern> = hosts.iter().filter(|one| host.covers(one)).collect();
                 prop_assert_eq!(index.below(host).iter().copied().collect::<BTreeSet<_>>(), below, "below {}", host);
-                let is_child = |one: &&HostPattern| covering(*one).into_iter().find(|wider| wider != one) == Some(host);
+                let is_child = |one: &&HostPattern| covering(one).into_iter().find(|wider| wider != one) == Some(host);
                 let children: BTreeSet<&HostPattern> = hosts.iter().filter(is_child).collect();
                 prop_assert_eq!(index.directly_below(host).copied().collect::<BTreeSet<_>>(), children);
                 prop_assert_eq!(index.place(host).map(|place| index.hosts[place]), hosts.get(host));

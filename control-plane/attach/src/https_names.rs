@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use crate::claim_rights::{Holder, Site};
-
 use crate::claims::HostClaims;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;

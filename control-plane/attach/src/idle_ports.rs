@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use portcullis_gateway_api::{GATEWAY_API_GROUP, Gateway};
 
 use crate::claim_rights::ClaimRights;
-
 use crate::claims::ListenerHosts;
 use crate::gateway::JudgedGateway;
 use crate::holders::{FormerHolders, HeldName};

@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::claim_rights::Holder;
-
 use crate::claims::{HostClaims, is_narrower};
-
 use crate::cluster_names::ClusterNames;
 use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;

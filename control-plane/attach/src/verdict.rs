@@ -6,7 +6,6 @@ use portcullis_api::PolicyInEffect;
 use portcullis_gateway_api::ParentReference;
 
 use crate::claim_rights::{Holder, Site};
-
 use crate::claims::HostClaims;
 use crate::condition::{ConditionVerdict, Note, Rejection, effects_in_words};
 use crate::credentials::CredentialGrants;

@@ -41,13 +41,9 @@ impl GatewayHealth {
         for one in &seen.unhealthy {
             let has_room = self.unhealthy.len() < MAX_SERVERS;
             match self.unhealthy.get_mut(&one.server) {
-                Some(first) => {
-                    if (&one.since, &one.reason) < (&first.since, &first.reason) {
-                        *first = one.clone();
-                    }
-                }
+                Some(first) if (&one.since, &one.reason) < (&first.since, &first.reason) => *first = one.clone(),
                 None if has_room => drop(self.unhealthy.insert(one.server.clone(), one.clone())),
-                None => {}
+                Some(_) | None => {}
             }
         }
     }

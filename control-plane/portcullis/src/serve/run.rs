@@ -43,7 +43,7 @@ use crate::stop_signals::StopSignals;
 /// The time limit for open connections to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Descriptors that the bounds of xDS and the status pages leave room for.
-const MAX_DESCRIPTORS: u64 = 16_384;
+const MAX_DESCRIPTORS: u64 = 24_576;
 
 /// Why the control plane cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]

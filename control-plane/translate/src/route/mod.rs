@@ -128,7 +128,8 @@ pub(crate) fn without_destinations(
         name: name.into(),
         common: Bytes::new(),
         assignment: None,
-        on_demand: false,
+        // Connections of before alone lead to it: a node without any does not ask for it, and nothing waits for its answer.
+        on_demand: true,
         owner: None,
         parts: Vec::new(),
     }

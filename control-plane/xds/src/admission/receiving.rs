@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
@@ -19,6 +19,8 @@ use crate::limits::Rejection;
 
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
+/// The least time between two looks at the time of a message: as long as this process waits for something, no time passes for the peer.
+const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 /// Largest message that needs no room: each stream may have one of these.
 const SMALL: usize = 64 << 10;
 
@@ -116,7 +118,7 @@ impl BegunMessage {
         let left = || room.left(admission.limits(), Instant::now());
         let mut next = pin!(frames.next());
         loop {
-            if let Ok(next) = timeout(left(), next.as_mut()).await {
+            if let Ok(next) = timeout(left().max(SHORTEST_LOOK), next.as_mut()).await {
                 return next;
             }
             // There is more time than before if the stream was not read for a while.

@@ -122,11 +122,11 @@ impl DeltaStream {
 
     /// Whether the references of the node's resources are known. After a reconnect the types come one by one, and before routes
     /// and listeners are asked for, their references are unknown. If there are no routes, because all connections are passed
-    /// on, a node with the newest listeners asks for none.
+    /// on, or only ended ones, to which no chain leads, a node with the newest listeners asks for none.
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
         let has_newest = |url: &str, one: &Subscription| one.out_of_sync(&self.snapshot, url) == Blocked::None;
-        let has_no_routes = || self.snapshot.names(RDS).next().is_none();
+        let has_no_routes = || self.snapshot.of_type(RDS).all(|(_, routes)| routes.is_on_demand());
         asked(ResourceKind::Listener).is_some_and(|((_, url), listeners)| {
             listeners.knows_nothing()
                 || asked(ResourceKind::Routes).is_some()

@@ -158,7 +158,11 @@ impl HealthStream {
         }
         while let Some(Ok(message)) = messages.next().await {
             match message.request_type {
-                Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
+                Some(RequestType::HealthCheckRequest(again)) => {
+                    let start = Instant::now();
+                    self.is_still(&node, again)?;
+                    self.admission.worked(start.elapsed());
+                }
                 Some(RequestType::EndpointHealthResponse(report)) => {
                     let start = Instant::now();
                     let views = node.views.as_deref();

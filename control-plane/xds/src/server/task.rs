@@ -255,7 +255,7 @@ impl Task {
                 NextResponse::Made(response, room) => {
                     wanted = 0;
                     let sent = self.responses.send(self.queued(followed.stream(), response, room));
-                    if !self.wait(followed, sent).await.is_some_and(|sent| sent.is_ok()) {
+                    if self.wait(followed, sent).await.is_none_or(|sent| sent.is_err()) {
                         return false;
                     }
                 }

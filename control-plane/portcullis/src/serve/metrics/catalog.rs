@@ -228,7 +228,7 @@ pub(super) const LABELS: [Label; 12] = [
     Label {
         name: "state",
         values: &NODE_STATES,
-        help: "The state of a node; a node may be counted under several. `reporting`: its agent reported the health of endpoints in the last 30 seconds, whichever replica Envoy is connected to. `frozen`: its filter reads another configuration version, so it keeps its last configuration.",
+        help: "The state of a node; a node may be counted under several. `of_gateways`: it is of a Gateway, and connected. `reporting`: its agent reported the health of endpoints in the last 30 seconds, whichever replica Envoy is connected to; nodes of Gateways are not among these. `frozen`: its filter reads another configuration version, so it keeps its last configuration.",
     },
     Label {
         name: "state",

@@ -38,8 +38,11 @@ impl Update {
     }
 }
 
+/// Updates by the names of their resources.
+type Updates = BTreeMap<Arc<str>, Update>;
+
 /// As many updates as have so many bytes, and at least one; and whether some are left.
-fn within(most: usize, all: impl Iterator<Item = (Arc<str>, Update)>) -> (BTreeMap<Arc<str>, Update>, bool) {
+fn within(most: usize, all: impl Iterator<Item = (Arc<str>, Update)>) -> (Updates, bool) {
     let (mut taken, mut room) = (BTreeMap::new(), most);
     for (name, update) in all {
         let size = length(&update.body);
@@ -100,7 +103,7 @@ impl Subscription {
         type_url: &str,
         wait: &Blocked,
         most: usize,
-    ) -> (BTreeMap<Arc<str>, Update>, Option<BTreeSet<Arc<str>>>) {
+    ) -> (Updates, Option<BTreeSet<Arc<str>>>) {
         let may_go = |(_, resource): &(&Arc<str>, &Resource)| wait.allows(resource.owner());
         let update = |(name, resource): (&Arc<str>, &Resource)| {
             let version = Arc::clone(self.composed.version(name, resource)?);

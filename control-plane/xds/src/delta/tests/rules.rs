@@ -101,6 +101,26 @@ fn additions_go_before_what_refers_to_them_and_removals_after() {
     assert!(stream.is_in_sync());
 }
 
+/// The node never asks for routes: no listener of the newer snapshot leads to any.
+#[test]
+fn node_loses_clusters_of_a_route_that_ended_as_it_began() {
+    let one =
+        |url: &str, name: &str, body: &str| (url.to_owned(), name.to_owned(), Resource::new(body.as_bytes().to_vec()));
+    let (url, name, misdirected) = one(RDS, "r", "421");
+    let ended = Arc::new(Snapshot::new([one(LDS, "l", "2"), (url, name, misdirected.on_demand())]));
+    let mut stream = Encoded::new(snapshot(&[(CDS, "a", "1"), (EDS, "a", "1"), (LDS, "l", "1"), (RDS, "r", "a")]));
+    let clusters = stream.on_request(ask(CDS, &[]));
+    assert_eq!(show(&clusters), ["CDS: +a"]);
+    let endpoints = stream.on_request(ask(EDS, &["a"]));
+    settle(&mut stream, endpoints);
+    assert_eq!(show(&stream.on_snapshot(ended.clone())), [""; 0], "it warms the cluster");
+    assert_eq!(show(&stream.on_request(ack(&clusters[0]))), [""; 0], "listeners may lead to it");
+    let listeners = stream.on_request(ask(LDS, &[]));
+    assert_eq!(settle(&mut stream, listeners), ["LDS: +l", "CDS: -a", "EDS: -a"]);
+    assert!(stream.is_in_sync());
+    assert_eq!(stream.progress_with_all(&ended), GatewayProgress::Acknowledged);
+}
+
 #[test]
 fn routes_stay_while_what_newer_ones_lead_to_is_refused() {
     let served = |pool: &str| {
