@@ -248,6 +248,12 @@ impl<'a> RouteOwners<'a> {
         })
     }
 
+    /// The bytes that count for each namespace of the routes. In full, a few large ones would fill the bounds of all who share them; all
+    /// shares together are no less than the configuration.
+    fn share(self, bytes: usize) -> usize {
+        bytes.div_ceil(self.namespaces.map_or(1, |namespaces| namespaces.len().max(1)))
+    }
+
     fn all(self) -> impl Iterator<Item = RouteOwner<'a>> {
         std::iter::once(self.of_servers).chain(self.of_routes())
     }
@@ -255,8 +261,10 @@ impl<'a> RouteOwners<'a> {
 
 impl<'a> OwnerCounts<'a> {
     fn count(&mut self, owners: RouteOwners<'a>, bytes: usize, sum: impl Fn(&mut RouteCounts) -> &mut RouteSum) {
-        for owner in owners.all() {
-            sum(self.of_owners.entry(owner).or_default()).add(bytes);
+        sum(self.of_owners.entry(owners.of_servers).or_default()).add(bytes);
+        let share = owners.share(bytes);
+        for owner in owners.of_routes() {
+            sum(self.of_owners.entry(owner).or_default()).add(share);
         }
         let of_all = match owners.of_servers {
             RouteOwner::Upstreams(_) | RouteOwner::RoutesToUpstreams(_) => &mut self.of_upstreams,

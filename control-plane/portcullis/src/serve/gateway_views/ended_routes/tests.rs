@@ -296,6 +296,23 @@ fn large_ended_routes_to_a_cluster_hold_up_no_other_author() {
     assert_eq!(world.serve(&[&at(9), &at(10)]), at(10));
 }
 
+/// Four namespaces have large policies and one has none, and the Gateway's author renames their listener.
+#[test]
+fn large_ended_routes_are_shared_by_all_who_lead_there() {
+    for servers in ["prod", "v/prod"] {
+        let at = |listener: usize| [format!("lab/infra/edge/l{listener}/{servers}/routes")];
+        let mut world = World { bytes: 4 * 8 * MIB + 5, ..World::new() };
+        let mut opened = Vec::new();
+        for listener in 0..11 {
+            for namespace in ["a", "b", "c", "d", "t"] {
+                world.lead(namespace, &at(listener));
+            }
+            opened.extend(world.serve(&[&at(listener)]));
+        }
+        assert_eq!(opened, (0..10).flat_map(at).collect::<Vec<_>>(), "ten that have ended are 64 MiB for each of five");
+    }
+}
+
 /// A guest by a grant has large policies at one listener after the other.
 #[test]
 fn large_ended_routes_of_a_guest_hold_up_no_upstream() {
