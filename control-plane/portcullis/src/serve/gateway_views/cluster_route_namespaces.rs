@@ -1,13 +1,12 @@
-//! The namespaces of routes to `UpstreamClusters`, which many tenants may lead to.
+//! The namespaces of routes by the servers behind them: many tenants may lead to an `UpstreamCluster`, and to an upstream by a grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::upstream_of_key;
 use portcullis_attach::{ListenerRole, ServedGateway};
 use portcullis_translate::{only_cluster, place_of_routes};
 
-/// The namespaces of a Gateway's routes by listener and `UpstreamCluster`.
+/// The namespaces of a Gateway's routes by listener and by `UpstreamCluster` or the key of an upstream.
 #[derive(Debug, Default)]
 pub(super) struct ClusterRouteNamespaces(BTreeMap<String, BTreeMap<String, BTreeSet<String>>>);
 
@@ -30,10 +29,8 @@ impl ClusterRouteNamespaces {
     }
 
     pub(super) fn add(&mut self, listener: &str, cluster: &str, namespace: &str) {
-        if upstream_of_key(cluster).is_none() {
-            let of_listener = self.0.entry(listener.to_owned()).or_default();
-            of_listener.entry(cluster.to_owned()).or_default().insert(namespace.to_owned());
-        }
+        let of_listener = self.0.entry(listener.to_owned()).or_default();
+        of_listener.entry(cluster.to_owned()).or_default().insert(namespace.to_owned());
     }
 
     /// Those of the routes that have a route configuration.
@@ -85,11 +82,12 @@ mod tests {
     #[test]
     fn namespaces_of_routes_are_found_by_their_configuration() {
         let mut known = KnownNamespaces::default();
-        let served = gateway(&[("a.test", "a", "prod"), ("b.test", "b", "prod"), ("u.test", "a", "a/prod")]);
+        let served = gateway(&[("a.test", "a", "prod"), ("b.test", "b", "prod"), ("u.test", "c", "a/prod")]);
         let found = known.follow(Some(&served));
         let of = |name: &str| found.of_routes(name).into_iter().flatten().cloned().collect::<Vec<_>>();
         assert_eq!(of("lab/infra/edge/https/prod/routes"), ["a", "b"]);
-        for none in ["lab/infra/edge/https/a/prod/routes", "lab/infra/edge/other/prod/routes", "prod", "routes"] {
+        assert_eq!(of("lab/infra/edge/https/a/prod/routes"), ["c"], "and not the namespace of the upstream");
+        for none in ["lab/infra/edge/https/c/prod/routes", "lab/infra/edge/other/prod/routes", "prod", "routes"] {
             assert!(of(none).is_empty(), "{none}");
         }
         assert!(Arc::ptr_eq(&found, &known.follow(Some(&served))));

@@ -10,17 +10,23 @@ use portcullis_xds::Snapshot;
 use super::cluster_route_namespaces::ClusterRouteNamespaces;
 
 const MIB: usize = 1024 * 1024;
-/// The ended route configurations of one owner above which the oldest go, as soon as they may, and no new one of that owner is opened: as
-/// many as one namespace has routes at a Gateway. Or twice what is served, if that is more: all may get other names.
-const MAX_OF_OWNER: RouteSum = RouteSum { number: 256, bytes: 64 * MIB };
-/// The same of an `UpstreamCluster`: routes of all tenants lead there, each with its room for policies at each of a Gateway's listeners.
-const MAX_OF_CLUSTER: RouteSum = RouteSum { number: 256, bytes: 512 * MIB };
+/// The ended route configurations of one namespace's routes to `UpstreamClusters` above which the oldest go, as soon as they may, and no
+/// new one of that owner is opened: as many as a namespace has routes at a Gateway. Or twice what is served, if that is more: all may get
+/// other names.
+const MAX_OF_ROUTES: RouteSum = RouteSum { number: 256, bytes: 64 * MIB };
+/// The same of its routes to upstreams. Those are bounded by number for the namespace of the upstreams.
+const MAX_OF_ROUTES_TO_UPSTREAMS: RouteSum = RouteSum { number: usize::MAX, ..MAX_OF_ROUTES };
+/// The same of an `UpstreamCluster`, and of one namespace's upstreams: routes of other namespaces lead there, too, each with its room for
+/// policies at each of a Gateway's listeners.
+const MAX_OF_SERVERS: RouteSum = RouteSum { number: 256, bytes: 512 * MIB };
 /// The same of all upstreams at a Gateway, and of all `UpstreamClusters`. Beyond it each owner among these keeps a few.
 const MAX_OF_ALL: RouteSum = RouteSum { number: 4_096, bytes: 512 * MIB };
 /// Of one namespace's upstreams: as many as it has of these.
-const KEPT_OF_UPSTREAMS: RouteSum = RouteSum { number: 16, bytes: 16 * MIB };
+const KEPT_OF_UPSTREAMS: RouteSum = RouteSum { number: 16, bytes: 512 * MIB };
 /// Of one namespace's routes to `UpstreamClusters`: as many as a Gateway has listeners.
 const KEPT_OF_ROUTES: RouteSum = RouteSum { number: 64, bytes: 16 * MIB };
+/// Of its routes to upstreams.
+const KEPT_OF_ROUTES_TO_UPSTREAMS: RouteSum = RouteSum { number: usize::MAX, ..KEPT_OF_ROUTES };
 /// Of an `UpstreamCluster`: as many as a Gateway has listeners.
 const KEPT_OF_CLUSTER: RouteSum = RouteSum { number: 64, bytes: 512 * MIB };
 /// How long each is kept at the least: longer than Envoy's drain time of ten minutes.
@@ -51,7 +57,7 @@ struct EndedRoute {
     /// The bytes of the configuration that it replaces.
     bytes: usize,
     since: Instant,
-    /// Of the last routes to an `UpstreamCluster`, as far as they are known.
+    /// Of the last routes that led there, as far as they are known.
     namespaces: BTreeSet<String>,
 }
 
@@ -63,7 +69,9 @@ enum RouteOwner<'a> {
     /// The `UpstreamCluster` behind them. A name of another kind is one of its own.
     Cluster(&'a str),
     /// The namespace of routes to `UpstreamClusters`.
-    Routes(&'a str),
+    RoutesToClusters(&'a str),
+    /// The namespace of routes to upstreams, which may be those of another one.
+    RoutesToUpstreams(&'a str),
 }
 
 /// The owners of one route configuration.
@@ -71,6 +79,7 @@ enum RouteOwner<'a> {
 struct RouteOwners<'a> {
     /// The one of the servers behind it.
     of_servers: RouteOwner<'a>,
+    /// Of the routes that lead there.
     namespaces: Option<&'a BTreeSet<String>>,
 }
 
@@ -229,7 +238,20 @@ impl<'a> RouteOwners<'a> {
     }
 
     fn of_routes(self) -> impl Iterator<Item = RouteOwner<'a>> {
-        self.namespaces.into_iter().flatten().map(|namespace| RouteOwner::Routes(namespace))
+        let is_of_upstream = matches!(self.of_servers, RouteOwner::Upstreams(_));
+        self.namespaces.into_iter().flatten().map(move |namespace| {
+            if is_of_upstream {
+                RouteOwner::RoutesToUpstreams(namespace)
+            } else {
+                RouteOwner::RoutesToClusters(namespace)
+            }
+        })
+    }
+
+    /// The bytes that count for each namespace of the routes. In full, a few large ones would fill the bounds of all who share them; all
+    /// shares together are no less than the configuration.
+    fn share(self, bytes: usize) -> usize {
+        bytes.div_ceil(self.namespaces.map_or(1, |namespaces| namespaces.len().max(1)))
     }
 
     fn all(self) -> impl Iterator<Item = RouteOwner<'a>> {
@@ -239,12 +261,14 @@ impl<'a> RouteOwners<'a> {
 
 impl<'a> OwnerCounts<'a> {
     fn count(&mut self, owners: RouteOwners<'a>, bytes: usize, sum: impl Fn(&mut RouteCounts) -> &mut RouteSum) {
-        for owner in owners.all() {
-            sum(self.of_owners.entry(owner).or_default()).add(bytes);
+        sum(self.of_owners.entry(owners.of_servers).or_default()).add(bytes);
+        let share = owners.share(bytes);
+        for owner in owners.of_routes() {
+            sum(self.of_owners.entry(owner).or_default()).add(share);
         }
         let of_all = match owners.of_servers {
-            RouteOwner::Upstreams(_) => &mut self.of_upstreams,
-            RouteOwner::Cluster(_) | RouteOwner::Routes(_) => &mut self.of_clusters,
+            RouteOwner::Upstreams(_) | RouteOwner::RoutesToUpstreams(_) => &mut self.of_upstreams,
+            RouteOwner::Cluster(_) | RouteOwner::RoutesToClusters(_) => &mut self.of_clusters,
         };
         sum(of_all).add(bytes);
     }
@@ -252,8 +276,8 @@ impl<'a> OwnerCounts<'a> {
     /// Whether all owners like this one together have too many.
     fn are_too_many(&self, owner: RouteOwner<'_>) -> bool {
         match owner {
-            RouteOwner::Upstreams(_) => self.of_upstreams.exceeds(MAX_OF_ALL),
-            RouteOwner::Cluster(_) | RouteOwner::Routes(_) => self.of_clusters.exceeds(MAX_OF_ALL),
+            RouteOwner::Upstreams(_) | RouteOwner::RoutesToUpstreams(_) => self.of_upstreams.exceeds(MAX_OF_ALL),
+            RouteOwner::Cluster(_) | RouteOwner::RoutesToClusters(_) => self.of_clusters.exceeds(MAX_OF_ALL),
         }
     }
 
@@ -261,10 +285,12 @@ impl<'a> OwnerCounts<'a> {
     fn is_full(&self, owner: RouteOwner<'_>) -> bool {
         let counts = self.of_owners.get(&owner).copied().unwrap_or_default();
         counts.exceeds(match (self.are_too_many(owner), owner) {
-            (false, RouteOwner::Upstreams(_) | RouteOwner::Routes(_)) => MAX_OF_OWNER,
-            (false, RouteOwner::Cluster(_)) => MAX_OF_CLUSTER,
+            (false, RouteOwner::Upstreams(_) | RouteOwner::Cluster(_)) => MAX_OF_SERVERS,
+            (false, RouteOwner::RoutesToClusters(_)) => MAX_OF_ROUTES,
+            (false, RouteOwner::RoutesToUpstreams(_)) => MAX_OF_ROUTES_TO_UPSTREAMS,
             (true, RouteOwner::Upstreams(_)) => KEPT_OF_UPSTREAMS,
-            (true, RouteOwner::Routes(_)) => KEPT_OF_ROUTES,
+            (true, RouteOwner::RoutesToClusters(_)) => KEPT_OF_ROUTES,
+            (true, RouteOwner::RoutesToUpstreams(_)) => KEPT_OF_ROUTES_TO_UPSTREAMS,
             (true, RouteOwner::Cluster(_)) => KEPT_OF_CLUSTER,
         })
     }

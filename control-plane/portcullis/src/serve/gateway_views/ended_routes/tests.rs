@@ -91,7 +91,7 @@ fn ended_routes_of_one_namespace_hold_up_no_other_ones() {
     }
     assert_eq!(
         opened.len(),
-        MAX_OF_OWNER.number + 1,
+        MAX_OF_SERVERS.number + 1,
         "the one beyond the number was open when the others were not too many"
     );
     assert_eq!(world.serve(&[&other, &numbered("a/u", 3_000..3_001)]), other, "its own new route alone is held up");
@@ -181,7 +181,7 @@ fn ended_routes_of_many_authors_to_clusters_are_bounded() {
 #[test]
 fn route_that_ends_unopened_is_not_kept() {
     let mut world = World::new();
-    for number in 0..MAX_OF_OWNER.number + 2 {
+    for number in 0..MAX_OF_SERVERS.number + 2 {
         world.serve(&[&numbered("a/u", number..number + 1)]);
     }
     assert_eq!(world.serve(&[&numbered("a/u", 1_000..1_001)]), Vec::<String>::new());
@@ -195,7 +195,7 @@ fn route_that_ends_unopened_is_not_kept() {
 #[test]
 fn route_that_was_withheld_stays_so_after_a_restart() {
     let mut world = World::new();
-    for number in 0..MAX_OF_OWNER.number + 1 {
+    for number in 0..MAX_OF_SERVERS.number + 1 {
         world.serve(&[&numbered("a/u", number..number + 1)]);
     }
     let (open, new) = (numbered("a/u", 256..257), numbered("a/u", 1_000..1_001));
@@ -259,6 +259,7 @@ fn routes_that_all_get_other_names_are_served() {
 #[test]
 fn ended_routes_of_one_namespace_are_bounded_in_bytes() {
     let mut world = World { bytes: 8 * MIB, ..World::new() };
+    world.lead("a", &numbered("a/u", 0..30));
     let mut opened = Vec::new();
     for number in 0..10 {
         opened.extend(world.serve(&[&numbered("a/u", number..number + 1)]));
@@ -276,6 +277,7 @@ fn ended_routes_of_one_namespace_are_bounded_in_bytes() {
 #[test]
 fn routes_that_all_get_other_names_may_be_large() {
     let (mut world, second) = (World { bytes: 8 * MIB, ..World::new() }, numbered("a/u", 20..30));
+    world.lead("a", &numbered("a/u", 0..30));
     assert_eq!(world.serve(&[&numbered("a/u", 0..10)]).len(), 10);
     assert_eq!(world.serve(&[&second]), second);
 }
@@ -294,17 +296,67 @@ fn large_ended_routes_to_a_cluster_hold_up_no_other_author() {
     assert_eq!(world.serve(&[&at(9), &at(10)]), at(10));
 }
 
+/// Four namespaces have large policies and one has none, and the Gateway's author renames their listener.
+#[test]
+fn large_ended_routes_are_shared_by_all_who_lead_there() {
+    for servers in ["prod", "v/prod"] {
+        let at = |listener: usize| [format!("lab/infra/edge/l{listener}/{servers}/routes")];
+        let mut world = World { bytes: 4 * 8 * MIB + 5, ..World::new() };
+        let mut opened = Vec::new();
+        for listener in 0..11 {
+            for namespace in ["a", "b", "c", "d", "t"] {
+                world.lead(namespace, &at(listener));
+            }
+            opened.extend(world.serve(&[&at(listener)]));
+        }
+        assert_eq!(opened, (0..10).flat_map(at).collect::<Vec<_>>(), "ten that have ended are 64 MiB for each of five");
+    }
+}
+
+/// A guest by a grant has large policies at one listener after the other.
+#[test]
+fn large_ended_routes_of_a_guest_hold_up_no_upstream() {
+    let at = |listener: usize, upstream: &str| [format!("lab/infra/edge/l{listener}/{upstream}/routes")];
+    let mut world = World { bytes: 8 * MIB, ..World::new() };
+    for listener in 0..9 {
+        world.lead("e", &at(listener, "v/prod"));
+        assert_eq!(world.serve(&[&at(listener, "v/prod")]), at(listener, "v/prod"));
+    }
+    let (last, own, shared) = (at(9, "v/prod"), at(0, "v/new"), at(10, "v/prod"));
+    world.lead("e", &[&last[..], &shared].concat());
+    world.lead("v", &[&own[..], &shared].concat());
+    assert_eq!(world.serve(&[&last]), Vec::<String>::new());
+    assert_eq!(world.ended.next_expiry(), Some(world.now + KEPT_FOR));
+    assert_eq!(world.serve(&[&last, &own, &shared]), [&own[..], &shared].concat());
+}
+
+/// Bounds for clusters are none for upstreams.
+#[test]
+fn ended_routes_to_clusters_hold_up_none_to_upstreams() {
+    let mut world = World::new();
+    for step in 0..4 {
+        world.lead("a", &wide(step));
+        world.serve(&[&wide(step)]);
+    }
+    let (upstream, cluster) = ([routes("a/u")], [routes("c900")]);
+    world.lead("a", &[&upstream[..], &cluster].concat());
+    assert_eq!(world.serve(&[&upstream, &cluster]), upstream);
+}
+
 #[test]
 fn ended_routes_of_all_owners_are_bounded_in_bytes() {
     let mut world = World { bytes: 8 * MIB, ..World::new() };
     for number in 0..66 {
         let own = [routes(&format!("n{number:02}/u"))];
+        world.lead(format!("n{number:02}").leak(), &own);
         assert_eq!(world.serve(&[&own]), own);
     }
     let next = |number: usize| [routes(&format!("n00/v{number}"))];
+    world.lead("n00", &[next(0), next(1), next(2)].concat());
     for number in 0..2 {
         assert_eq!(world.serve(&[&next(number)]), next(number), "it has few bytes");
     }
     let quiet = [routes("quiet/prod")];
+    world.lead("quiet", &quiet);
     assert_eq!(world.serve(&[&next(2), &quiet]), quiet);
 }
