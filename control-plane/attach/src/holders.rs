@@ -150,14 +150,13 @@ impl FormerHolders {
     }
 
     /// Those at some ports of Gateways.
-    pub(crate) fn at_ports(&self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> Self {
-        let mut found = Self::default();
+    pub(crate) fn at_ports(&self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> Vec<HeldName<'_>> {
+        let mut found = Vec::new();
         for (route, former) in &self.0 {
+            let uid = former.uid.as_deref();
             for (gateway, names) in &former.names {
-                let at_ports = names.iter().filter(|(port, _)| is_wanted(gateway, **port));
-                let names: NamesByPort = at_ports.map(|(port, hosts)| (*port, hosts.clone())).collect();
-                if !names.is_empty() {
-                    found.add(route.0, (&route.1, former.uid.as_deref()), gateway, names);
+                for (port, hosts) in names.iter().filter(|(port, _)| is_wanted(gateway, **port)) {
+                    found.extend(hosts.iter().map(|host| HeldName { route, uid, place: (gateway, *port, host) }));
                 }
             }
         }

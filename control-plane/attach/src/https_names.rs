@@ -1,5 +1,5 @@
 //! The host names that routes hold at a Gateway's listeners for HTTPS, to which plain HTTP may lead. Holders to which TLS is passed on own
-//! names as well, and have no requests of plain HTTP.
+//! names as well, and have no requests of plain HTTP. The same holds for those whose listener leads nowhere for now.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use crate::claims::HostClaims;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::host_index::HostIndex;
+use crate::idle_ports::KeptNames;
 use crate::listener::ListenerProtocol;
 use crate::route::JudgedRoute;
 
@@ -18,7 +19,7 @@ pub(crate) struct HttpsNames<'a>(Vec<HttpsName<'a>>);
 /// A host name that a route holds.
 pub(crate) struct HttpsName<'a> {
     pub(crate) host: &'a HostPattern,
-    /// The holder to which requests for it are redirected, if they are. `None`: TLS is passed on to all of its holders.
+    /// The holder to which requests for it are redirected, if they are. `None`: TLS ends for none of its holders.
     pub(crate) to: Option<HeldAt>,
     /// The narrowest wildcard above it, by its index among these.
     pub(crate) above: Option<usize>,
@@ -31,14 +32,12 @@ pub(crate) struct HttpsName<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct HeldAt {
     pub(crate) port: u16,
-    /// The listener there, by its index.
-    pub(crate) listener: usize,
+    /// The listener there at which TLS ends, by its index. `None`: TLS is passed on, or the listener leads nowhere for now.
+    pub(crate) listener: Option<usize>,
     /// The route, by its index.
     pub(crate) route: usize,
     /// That of the route, by a number.
     namespace: usize,
-    /// Whether TLS ends at the listener.
-    is_https: bool,
 }
 
 /// Those that hold a host name, of which there is one at least.
@@ -69,14 +68,14 @@ impl<'a> HttpsNames<'a> {
     /// Those of a Gateway, which comes with its index.
     pub(crate) fn of(
         (index, gateway): (usize, &JudgedGateway<'_>),
-        claims: &'a HostClaims<'a>,
+        (claims, kept): (&'a HostClaims<'a>, &KeptNames<'a>),
         routes: &[JudgedRoute<'_>],
     ) -> Self {
-        let names = held_names((index, gateway), claims, routes);
+        let names = held_names((index, gateway), (claims, kept), routes);
         let of_several = of_several(&names);
-        // One that is passed on alone has no redirect, and is here only to be kept from the wildcards of others.
+        // One without HTTPS has no redirect, and is here only to be kept from the wildcards of others.
         let is_needed = |((_, holders), is_of_several): &(HostAtPorts<'a>, bool)| {
-            *is_of_several || holders.iter().any(|one| one.is_https)
+            *is_of_several || holders.iter().any(|one| one.listener.is_some())
         };
         let names: Vec<(HostAtPorts<'a>, bool)> = names.into_iter().zip(of_several).filter(is_needed).collect();
         let hosts: Vec<&HostPattern> = names.iter().map(|((host, _), _)| *host).collect();
@@ -107,16 +106,22 @@ impl<'a> HttpsNames<'a> {
 
 /// The holder to which plain HTTP leads. 443 needs no port in the location of a redirect; of others the lowest is as good as any.
 fn preferred(holders: &[HeldAt]) -> Option<HeldAt> {
-    holders.iter().copied().filter(|one| one.is_https).min_by_key(|one| (one.port != 443, one.port))
+    holders.iter().copied().filter(|one| one.listener.is_some()).min_by_key(|one| (one.port != 443, one.port))
 }
 
 /// All host names that routes hold, in their order.
 fn held_names<'a>(
     (index, gateway): (usize, &JudgedGateway<'_>),
-    claims: &'a HostClaims<'a>,
+    (claims, kept): (&'a HostClaims<'a>, &KeptNames<'a>),
     routes: &[JudgedRoute<'_>],
 ) -> Vec<HostAtPorts<'a>> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut held_at = |port: u16, listener: Option<usize>, route: usize| {
+        let of = routes.get(route)?;
+        let next = numbers.len();
+        let namespace = *numbers.entry(&of.name.namespace).or_insert(next);
+        Some(HeldAt { port, listener, route, namespace })
+    };
     let mut names: BTreeMap<&HostPattern, Vec<HeldAt>> = BTreeMap::new();
     for (listener, judged) in gateway.listeners.iter().enumerate() {
         let is_https = match judged.protocol {
@@ -126,12 +131,14 @@ fn held_names<'a>(
         };
         for (host, holder) in held(claims, index, listener) {
             let Holder::Route(route) = *holder else { continue };
-            let Some(of) = routes.get(route) else { continue };
-            let next = numbers.len();
-            let namespace = *numbers.entry(&of.name.namespace).or_insert(next);
-            let port = judged.spec.port;
-            names.entry(host).or_default().push(HeldAt { port, listener, route, namespace, is_https });
+            let Some(at) = held_at(judged.spec.port, is_https.then_some(listener), route) else { continue };
+            names.entry(host).or_default().push(at);
         }
+    }
+    // A wrong protocol or mode of a listener must not lead the clients of its routes to those at other ports.
+    for (port, host, route) in kept.at(&gateway.name).iter().copied() {
+        let Some(at) = held_at(port, None, route) else { continue };
+        names.entry(host).or_default().push(at);
     }
     names.into_iter().collect()
 }

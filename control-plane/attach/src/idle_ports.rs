@@ -16,42 +16,72 @@ use crate::name::{ObjectName, RouteKind};
 use crate::name_budget::{MAX_IN_ALL, MAX_OF_NAMESPACE};
 use crate::route::{JudgedRoute, means};
 
-/// The holders of a judgement with those of before at such ports, as far as their routes go on to claim the names.
-pub(crate) fn with_kept(
-    mut holders: FormerHolders,
-    objects: &GatewayObjects,
-    rights: &ClaimRights<'_, '_>,
-) -> FormerHolders {
-    let idle = idle_ports(objects, rights.gateways);
-    let is_wanted =
-        |gateway: &ObjectName, port: u16| idle.get(gateway).is_some_and(|ports| ports.names.contains_key(&port));
-    let before = rights.past.at_ports(is_wanted);
-    if before.iter().all(FormerHolders::is_empty) {
-        return holders;
-    }
-    let judged = idle.iter().filter_map(|(gateway, ports)| Some((gateway, JudgedPorts::of(ports.judged?))));
-    let judged: BTreeMap<&ObjectName, JudgedPorts<'_, '_>> = judged.collect();
-    let routes: BTreeMap<(RouteKind, &ObjectName), (usize, &JudgedRoute<'_>)> =
-        rights.routes.iter().enumerate().map(|(index, route)| ((route.kind, &route.name), (index, route))).collect();
-    let keeper = |name: &HeldName<'_>| {
-        let ((kind, route), (gateway, port, host)) = (name.route, name.place);
-        let (index, route) = routes.get(&(*kind, route))?;
-        let is_idle = judged.get(gateway).is_none_or(|ports| ports.is_idle(port, host));
-        (is_idle && still_claims(route, name, idle.get(gateway)?)).then_some(*index)
-    };
-    let (mut room, mut places) = (Room::beside(&holders), HashSet::new());
-    for names in &before {
-        let mut names: Vec<(usize, HeldName<'_>)> =
-            names.each().filter_map(|name| Some((keeper(&name)?, name))).collect();
-        // Of two routes the one that a judgement would take.
-        names.sort_by_key(|(index, _)| *index);
-        for (_, name) in names {
-            if places.insert(name.place) && room.take(&name.route.1.namespace) {
-                holders.add_name(&name);
+/// The host names of before at such ports, as far as their routes go on to claim them.
+pub(crate) struct KeptNames<'a> {
+    /// In the order in which they have room.
+    names: Vec<HeldName<'a>>,
+    by_gateway: BTreeMap<&'a ObjectName, Vec<KeptAt<'a>>>,
+}
+
+/// A port, a host name there, and its route by the index.
+pub(crate) type KeptAt<'a> = (u16, &'a HostPattern, usize);
+
+impl<'a> KeptNames<'a> {
+    pub(crate) fn of(objects: &GatewayObjects, rights: &ClaimRights<'a, '_>) -> Self {
+        let mut kept = Self { names: Vec::new(), by_gateway: BTreeMap::new() };
+        let idle = idle_ports(objects, rights.gateways);
+        let is_wanted =
+            |gateway: &ObjectName, port: u16| idle.get(gateway).is_some_and(|ports| ports.names.contains_key(&port));
+        let before = rights.past.at_ports(is_wanted);
+        if before.iter().all(Vec::is_empty) {
+            return kept;
+        }
+        let judged = idle.iter().filter_map(|(gateway, ports)| Some((gateway, JudgedPorts::of(ports.judged?))));
+        let judged: BTreeMap<&ObjectName, JudgedPorts<'_, '_>> = judged.collect();
+        let routes = rights.routes.iter().enumerate();
+        let routes: BTreeMap<(RouteKind, &ObjectName), (usize, &JudgedRoute<'_>)> =
+            routes.map(|(index, route)| ((route.kind, &route.name), (index, route))).collect();
+        let keeper = |name: &HeldName<'_>| {
+            let ((kind, route), (gateway, port, host)) = (name.route, name.place);
+            let (index, route) = routes.get(&(*kind, route))?;
+            let is_idle = judged.get(gateway).is_none_or(|ports| ports.is_idle(port, host));
+            (is_idle && still_claims(route, name, idle.get(gateway)?)).then_some(*index)
+        };
+        let mut places = HashSet::new();
+        for names in before {
+            let mut names: Vec<(usize, HeldName<'a>)> =
+                names.into_iter().filter_map(|name| Some((keeper(&name)?, name))).collect();
+            // Of two routes the one that a judgement would take.
+            names.sort_by_key(|(index, _)| *index);
+            for (index, name) in names {
+                let (gateway, port, host) = name.place;
+                if places.insert(name.place) {
+                    kept.by_gateway.entry(gateway).or_default().push((port, host, index));
+                    kept.names.push(name);
+                }
             }
         }
+        kept
     }
-    holders
+
+    /// Those at a Gateway.
+    pub(crate) fn at(&self, gateway: &ObjectName) -> &[KeptAt<'a>] {
+        self.by_gateway.get(gateway).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The holders of a judgement with these, as far as there is room beside them.
+    pub(crate) fn added_to(&self, mut holders: FormerHolders) -> FormerHolders {
+        if self.names.is_empty() {
+            return holders;
+        }
+        let mut room = Room::beside(&holders);
+        for name in &self.names {
+            if room.take(&name.route.1.namespace) {
+                holders.add_name(name);
+            }
+        }
+        holders
+    }
 }
 
 /// The ports of a Gateway that have a listener which does not lead on.

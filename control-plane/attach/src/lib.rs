@@ -89,6 +89,7 @@ use credentials::CredentialGrants;
 use gateway::JudgedGateway;
 use grants::{Grants, Referrer};
 use host_index::HostIndex;
+use idle_ports::KeptNames;
 use past::PastHolders;
 use redirect_budget::PlainHttp;
 use route::JudgedRoute;
@@ -146,7 +147,8 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let rights = ClaimRights { routes: &routes, gateways: &gateways, clusters: &clusters, past };
     let claims = HostClaims::settle(&settled, rights);
     let credentials = CredentialGrants { grants: &grants, inventory };
-    let plain = PlainHttp::of(&gateways, &claims, &routes);
+    let kept = KeptNames::of(objects, &rights);
+    let plain = PlainHttp::of(&gateways, (&claims, &kept), &routes);
     let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, (&claims, &plain), credentials);
     let gateway_verdicts = gateways.iter().enumerate();
     let settled = Settled {
@@ -168,7 +170,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         routes: verdicts.routes,
         upstreams: upstreams.verdicts(),
         served,
-        holders: Arc::new(idle_ports::with_kept(claims.into_holders(&routes, &gateways), objects, &rights)),
+        holders: Arc::new(kept.added_to(claims.into_holders(&routes, &gateways))),
     }
 }
 

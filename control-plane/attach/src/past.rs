@@ -1,7 +1,7 @@
 //! The past of claims to host names.
 
 use crate::gateway::JudgedGateway;
-use crate::holders::{FormerHolders, FormerNames, HolderNamespaces};
+use crate::holders::{FormerHolders, FormerNames, HeldName, HolderNamespaces};
 use crate::host::HostPattern;
 use crate::input::Inventory;
 use crate::name::ObjectName;
@@ -57,7 +57,7 @@ impl<'a> PastHolders<'a> {
     }
 
     /// The names that were held at some ports of Gateways: by the lists that are news, and in the judgement before.
-    pub(crate) fn at_ports(self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> [FormerHolders; 2] {
+    pub(crate) fn at_ports(self, is_wanted: impl Fn(&ObjectName, u16) -> bool) -> [Vec<HeldName<'a>>; 2] {
         [self.listed.at_ports(&is_wanted), self.former.at_ports(&is_wanted)]
     }
 

@@ -10,6 +10,7 @@ use crate::gateway::JudgedGateway;
 use crate::gateway_rooms::{RoomBounds, RouteAtGateway, WantedRoom, WithoutRoom};
 use crate::host::HostPattern;
 use crate::https_names::HttpsNames;
+use crate::idle_ports::KeptNames;
 use crate::route::JudgedRoute;
 use crate::withheld_budget::plain_ports;
 
@@ -25,7 +26,11 @@ pub(crate) struct PlainHttp<'a> {
 }
 
 impl<'a> PlainHttp<'a> {
-    pub(crate) fn of(gateways: &[JudgedGateway<'_>], claims: &'a HostClaims<'a>, routes: &[JudgedRoute<'_>]) -> Self {
+    pub(crate) fn of(
+        gateways: &[JudgedGateway<'_>],
+        (claims, kept): (&'a HostClaims<'a>, &KeptNames<'a>),
+        routes: &[JudgedRoute<'_>],
+    ) -> Self {
         let mut names: BTreeMap<usize, HttpsNames<'_>> = BTreeMap::new();
         let mut wanted: BTreeMap<RouteAtGateway, usize> = BTreeMap::new();
         for (index, gateway) in gateways.iter().enumerate().filter(|(_, gateway)| gateway.is_accepted()) {
@@ -33,7 +38,7 @@ impl<'a> PlainHttp<'a> {
             if copies == 0 {
                 continue;
             }
-            let of_gateway = HttpsNames::of((index, gateway), claims, routes);
+            let of_gateway = HttpsNames::of((index, gateway), (claims, kept), routes);
             for name in of_gateway.iter() {
                 // Without room for it a name still has to be kept from the wildcard above it. A route that passes TLS on has no redirect,
                 // and needs no room.

@@ -197,7 +197,7 @@ impl Settled<'_> {
         let Some(names) = self.plain.names(gateway_index) else { return RedirectTables::new() };
         let is_served = |listener: usize| gateway.listeners.get(listener).is_some_and(JudgedListener::is_served);
         let leads_on = |route: usize| bound.get(&route).is_some_and(BoundRoute::leads_on);
-        let is_answered = |to: &HeldAt| leads_on(to.route) && is_served(to.listener);
+        let is_answered = |to: &HeldAt| leads_on(to.route) && to.listener.is_some_and(is_served);
         let has_room = |route: usize| self.plain.has_room((route, gateway_index));
         let mut https = HttpsHosts::of(names, self.clusters, has_room, is_answered);
         let of_listeners: BTreeSet<&HostPattern> = gateway.listeners.iter().map(|listener| &listener.host).collect();

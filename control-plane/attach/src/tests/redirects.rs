@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::holders::{attached as judged, listed};
 use super::world::{
     HOME, INFRA, assert_among, assert_lines, backends, class, created, gateway, inventory, lines, listener, object,
     read,
 };
-use crate::{Attached, HostPattern, ListenerRole, RedirectTable, attach};
+use crate::{Attached, HostPattern, Inventory, ListenerRole, RedirectTable, attach};
 
 /// A route of a namespace at a listener.
 fn route(namespace: &str, name: &str, hosts: &[String], section: &str, year: u32) -> Value {
@@ -28,16 +29,18 @@ fn grant(namespace: &str) -> Value {
     object("ReferenceGrant", HOME, &format!("of-{namespace}"), &json!({"from": from, "to": to}))
 }
 
+/// A route at a listener, where connections are passed on if that is `passed`.
+fn at_section((namespace, hosts, section, year): (&str, &[&str], &str, u32)) -> Value {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let mut route = route(namespace, &format!("{namespace}-{section}"), &hosts, section, year);
+    if section == "passed" {
+        route["kind"] = json!("TLSRoute");
+    }
+    route
+}
+
 #[test]
 fn plain_http_leads_to_no_port_of_another_namespace() {
-    let of = |(namespace, hosts, section, year): (&str, &[&str], &str, u32)| {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let mut route = route(namespace, &format!("{namespace}-{section}"), &hosts, section, year);
-        if section == "passed" {
-            route["kind"] = json!("TLSRoute");
-        }
-        route
-    };
     for (why, routes, expected) in [
         (
             "the name at two ports",
@@ -141,9 +144,62 @@ fn plain_http_leads_to_no_port_of_another_namespace() {
             listener("high", 8443, "HTTPS", ""),
             listener("passed", 6443, "TLS", "")
         ]));
-        let routes = routes.iter().copied().map(of);
+        let routes = routes.iter().copied().map(at_section);
         let documents: Vec<Value> = [gateway, grant("team-a"), grant("team-b")].into_iter().chain(routes).collect();
         assert_lines(why, &documents, expected);
+    }
+}
+
+/// The author of the Gateway mends the error, and no client is at another tenant's meanwhile.
+#[test]
+fn plain_http_leads_to_no_stranger_while_a_listener_is_wrong() {
+    let terminating = |name: &str, port: u16| {
+        let mut listener = listener(name, port, "TLS", "");
+        listener["tls"]["mode"] = json!("Terminate");
+        listener
+    };
+    let (high, passed) = (|protocol: &str| listener("high", 8443, protocol, ""), listener("passed", 6443, "TLS", ""));
+    let closed = "route team-b-low#low Accepted True Accepted: plain HTTP answers 404 for x.test: routes of several";
+    for (why, right, wrong) in [
+        ("a protocol that is not served", high("HTTPS"), high("TCP")),
+        ("a mode that is not served", high("HTTPS"), terminating("high", 8443)),
+        ("plain HTTP", high("HTTPS"), high("HTTP")),
+        ("TLS that is not passed on", passed, terminating("passed", 6443)),
+    ] {
+        let section = right["name"].as_str().unwrap();
+        for (held, claimed, expected) in [
+            ("x.test", "x.test", &["no redirect", "withheld http x.test", "bound low x.test", closed][..]),
+            ("x.test", "*.test", &["redirect *.test to 443", "no redirect x.test", "withheld http x.test"]),
+            ("*.test", "x.test", &["no redirect", "withheld http x.test", "bound low x.test", closed]),
+        ] {
+            let documents = |listener_of_a: &Value, names_of_a: &[&str]| -> Vec<Value> {
+                let plain_and_low = [listener("http", 80, "HTTP", ""), listener("low", 443, "HTTPS", "")];
+                let gateway = gateway(&plain_and_low.iter().chain([listener_of_a]).cloned().collect());
+                let of_a = ("team-a", names_of_a, section, 2020);
+                let routes = [of_a, ("team-b", &[claimed], "low", 2025)].map(at_section).map(|mut route| {
+                    route["metadata"]["uid"] = route["metadata"]["name"].clone();
+                    route
+                });
+                [gateway, grant("team-a"), grant("team-b")].into_iter().chain(routes).collect()
+            };
+            let after = |before: &Attached| Inventory { former_holders: Arc::clone(&before.holders), ..inventory() };
+            let first = judged(&documents(&right, &[held]), &inventory());
+            let listed_holders = Arc::new(listed(&first, str::to_owned));
+            for (process, past) in [
+                ("a process that goes on", after(&first)),
+                ("a process that starts", Inventory { listed_holders, ..inventory() }),
+            ] {
+                let why = format!("{why}, {held} beside {claimed}, {process}");
+                let away = judged(&documents(&wrong, &[held]), &past);
+                assert_among(&why, &lines(&away), expected);
+                let still = judged(&documents(&wrong, &[held]), &after(&away));
+                assert_among(&format!("{why}, still"), &lines(&still), expected);
+                let let_go = judged(&documents(&wrong, &["other.example"]), &after(&still));
+                let to_b = format!("redirect {claimed} to 443");
+                let expected = [to_b.as_str(), "no withheld http"];
+                assert_among(&format!("{why}, no longer claimed"), &lines(&let_go), &expected);
+            }
+        }
     }
 }
 
