@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::{assumed_material, parse_upstream, upstream_of_key, upstream_rules};
+use portcullis_api::{CLUSTER_KIND, UPSTREAM_KIND, assumed_material, parse_upstream, upstream_of_key, upstream_rules};
 use portcullis_attach::{
-    Attached, AttachedPolicies, Door, DoorPolicies, Inventory, ListenerRole, ObjectName, UnfitPolicy, UpstreamPolicies,
-    attach, behind_doors, upstream_behind_doors,
+    Attached, AttachedPolicies, BoundRoute, Door, DoorPolicies, Inventory, ListenerRole, ObjectName, UnfitPolicy,
+    UpstreamPolicies, attach, behind_doors, upstream_behind_doors,
 };
 use portcullis_instances::Settlement;
 use portcullis_sources::ObjectSet;
@@ -31,14 +31,30 @@ pub(crate) struct RoutedCluster {
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
 }
 
-/// The routes that would be served, as far as the cluster or the upstream behind them is among the objects. Gateways lead to clusters of
-/// their own owner alone.
+/// The host names of listeners for HTTPS.
+#[derive(Debug, Default)]
+pub(crate) struct RoutedNames {
+    /// The routes that lead to a cluster or an upstream among the objects.
+    pub(crate) open: Vec<RoutedCluster>,
+    pub(crate) closed: Vec<ClosedNames>,
+}
+
+/// Host names of a listener that lead nowhere, or to an object that is not here: a wider route there has none of their requests.
+#[derive(Debug)]
+pub(crate) struct ClosedNames {
+    pub(crate) hosts: BTreeSet<String>,
+    /// Why, for people.
+    pub(crate) why: String,
+}
+
+/// The routes that would be served, and the host names that lead to nothing among the objects. Gateways lead to clusters of their own
+/// owner alone.
 pub(crate) fn routes(
     objects: &ObjectSet,
     attached: &AttachedPolicies,
     home_namespace: &str,
     owners: Settlement,
-) -> Vec<RoutedCluster> {
+) -> RoutedNames {
     let inventory = Inventory { home_namespace: home_namespace.to_owned(), owners, ..Inventory::default() };
     let routes = attach(&gateway_objects_of(objects), &inventory);
     RoutedObjects::of(objects, &attached.at_upstreams).routes(&routes, &attached.at_doors)
@@ -54,8 +70,11 @@ pub(crate) fn unfit(
     let policies = attached.served.iter().flat_map(|gateway| gateway.policies.all());
     let policies = DoorPolicies::new(policies.map(|(door, policies)| (door.clone(), policies.to_vec())));
     let routes = RoutedObjects::of(objects, at_upstreams).routes(attached, &policies);
-    routes.into_iter().flat_map(|route| route.unfit).collect()
+    routes.open.into_iter().flat_map(|route| route.unfit).collect()
 }
+
+/// The object behind a route, or why there is none.
+type Behind = Result<RoutedCluster, String>;
 
 /// The objects to which requests of routes go.
 struct RoutedObjects<'a> {
@@ -74,24 +93,47 @@ impl<'a> RoutedObjects<'a> {
         Self { clusters, upstreams: upstreams(objects), at_upstreams }
     }
 
-    fn routes(&self, attached: &Attached, policies: &DoorPolicies) -> Vec<RoutedCluster> {
-        let mut routes: BTreeMap<[Door; 3], RoutedCluster> = BTreeMap::new();
+    fn routes(&self, attached: &Attached, policies: &DoorPolicies) -> RoutedNames {
+        let mut names = RoutedNames::default();
+        let mut routes: BTreeMap<[Door; 3], (BTreeSet<String>, Behind)> = BTreeMap::new();
         for gateway in &attached.served {
             for listener in &gateway.listeners {
                 let ListenerRole::Terminate { routes: table, .. } = &listener.role else { continue };
                 for (host, route) in &table.routes {
                     let doors = Door::all(&gateway.gateway, &listener.name, &route.route);
-                    if !routes.contains_key(&doors) {
-                        let object = only_cluster(route).and_then(|key| self.routed(key, &doors, policies));
-                        routes.extend(object.map(|object| (doors.clone(), object)));
-                    }
-                    if let Some(known) = routes.get_mut(&doors) {
-                        known.hosts.insert(host.to_string());
-                    }
+                    let behind = |doors: &[Door; 3]| (BTreeSet::new(), self.behind(route, doors, policies));
+                    routes.entry(doors).or_insert_with_key(behind).0.insert(host.to_string());
+                }
+                if !table.withheld.is_empty() {
+                    let (hosts, at) = (table.withheld.iter().map(ToString::to_string).collect(), &listener.name);
+                    let why = "its route is not accepted, or the name is a narrower listener's";
+                    let why = format!("the name leads nowhere at listener {at} of Gateway {}: {why}", gateway.gateway);
+                    names.closed.push(ClosedNames { hosts, why });
                 }
             }
         }
-        routes.into_values().collect()
+        for (hosts, behind) in routes.into_values() {
+            match behind {
+                Ok(route) => names.open.push(RoutedCluster { hosts, ..route }),
+                Err(why) => names.closed.push(ClosedNames { hosts, why }),
+            }
+        }
+        names
+    }
+
+    /// That of a route which is served.
+    fn behind(&self, route: &BoundRoute, doors: &[Door; 3], policies: &DoorPolicies) -> Behind {
+        let name = &route.route;
+        match only_cluster(route) {
+            Some(key) => self.routed(key, doors, policies).ok_or_else(|| {
+                let kind = if upstream_of_key(key).is_some() { UPSTREAM_KIND } else { CLUSTER_KIND };
+                format!("HTTPRoute {name} leads to {kind} {key}, which is not among the objects")
+            }),
+            None if route.leads_on() => Err(format!(
+                "connections of HTTPRoute {name} are closed: only some of its backends can be used, or they are several"
+            )),
+            None => Err(format!("HTTPRoute {name} has no backend that can be used, and its requests get 500")),
+        }
     }
 
     /// A cluster by its name, or an upstream by its key, behind doors; none that is not here.

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::error::EnvironmentError;
 use super::object_files::{ObjectFiles, ReadObjects};
 use super::served_settings::{ClusterSettings, InstanceAnswer, ServedSettings};
-use crate::routed::{RoutedCluster, routes};
+use crate::routed::{ClosedNames, RoutedCluster, RoutedNames, routes};
 
 /// The gateway with its clusters.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub(crate) struct Environment {
     pub(crate) clusters: Vec<ServedCluster>,
     /// Those behind HTTPRoutes, each under the host names of a route.
     pub(crate) routed: Vec<ServedCluster>,
-    /// Host names of HTTPRoutes that are closed, and why: the upstream behind them is refused, or a policy does not fit it.
+    /// Host names of HTTPRoutes that are closed, and why: the upstream behind them is refused, a policy does not fit it, or they lead to
+    /// nothing among the objects.
     pub(super) closed: Vec<(AllowedHosts, String)>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
@@ -86,12 +87,17 @@ impl Environment {
         has_files: bool,
     ) -> Result<Self, EnvironmentError> {
         let settings = ServedSettings::of(set).map_err(EnvironmentError::Settings)?;
-        let routes = routes(set, &attached, home_namespace, settings.owners());
+        let RoutedNames { open, closed } = routes(set, &attached, home_namespace, settings.owners());
         let mut environment = Environment { attached, ..Self::served(set, &settings, has_files)? };
-        for route in routes {
+        for route in open {
             environment.add_route(route, &settings)?;
         }
-        environment.with_any()
+        // Without any object behind a route these are nothing to ask about.
+        let mut environment = environment.with_any()?;
+        for ClosedNames { hosts, why } in closed {
+            environment.closed.push((AllowedHosts::new(hosts.iter().map(String::as_str)), why));
+        }
+        Ok(environment)
     }
 
     /// The gateway with these objects.

@@ -235,3 +235,51 @@ fn policy_that_does_not_fit_an_upstream_closes_its_route() {
     let answer = explain(&beside, "x.b.test");
     assert_eq!(answer["refusal"]["code"], 421, "{answer:#}");
 }
+
+/// As at a listener, where the wider route has none of its requests.
+#[test]
+fn closest_route_that_leads_nowhere_is_explained_as_such() {
+    let gateway = GATEWAY.replace("from: Selector, selector: {matchLabels: {team: a}}", "from: All");
+    let wide = ROUTE.replace("name: r,", "name: wide,").replace("[a.test]", "['*.test']");
+    let to = |name: &str| ROUTE.replace("name: prod.test", &format!("name: {name}"));
+    let not_permitted = to("other.test");
+    let other = CLUSTER.replace("name: prod.test", "name: other.test");
+    let absent_grant =
+        GRANT.replace("name: to-prod,", "name: to-other,").replace("name: prod.test", "name: other.test");
+    let refused = ROUTE.replace("  - backendRefs:", "  - filters: [{type: RequestMirror}]\n    backendRefs:");
+    let upstream = upstream_route();
+    for (why, objects, expected) in [
+        (
+            "a backend without a grant",
+            &[not_permitted.as_str(), &other][..],
+            "HTTPRoute team-a/r has no backend that can be used, and its requests get 500",
+        ),
+        (
+            "a cluster that is not there",
+            &[&not_permitted, &absent_grant],
+            "HTTPRoute team-a/r leads to UpstreamCluster other.test, which is not among the objects",
+        ),
+        (
+            "an upstream that is not there",
+            &[&upstream, UPSTREAM_GRANT],
+            "HTTPRoute team-a/r leads to KubernetesUpstream team-a/prod, which is not among the objects",
+        ),
+        (
+            "a route that is not accepted",
+            &[&refused],
+            "the name leads nowhere at listener https of Gateway infra/g: its route is not accepted",
+        ),
+    ] {
+        let all = [&[gateway.as_str(), &wide, GRANT, CLUSTER][..], objects].concat();
+        let explain = |host: &str| -> Value {
+            let line = ["GET", "/version", "--host", host, "--user", "alice", "-o", "json"];
+            let (_, lines) = run("explain", &all, &line);
+            serde_json::from_str(&lines.join("\n")).unwrap_or_else(|error| panic!("{error}: {}", lines.join("\n")))
+        };
+        let answer = explain("a.test");
+        assert!(answer["error"].as_str().unwrap_or_default().contains(expected), "{why}: {answer:#}");
+        assert!(answer["dispatch"].is_null(), "{why}: {answer:#}");
+        let answer = explain("b.test");
+        assert_eq!(answer["dispatch"]["upstreamCluster"], "prod.test", "{why}: {answer:#}");
+    }
+}
