@@ -117,6 +117,28 @@ fn load_that_no_turn_has_shown_applies_values_of_its_own() {
 }
 
 /// Servers of an object are taken away once they are known.
+/// Servers and the limit are the object's: a variant that is gone does not bring back those of before.
+#[test]
+fn load_of_a_place_that_is_gone_applies_the_values_of_its_object() {
+    let mut loads = Loads::default();
+    let config = |variant: &str, limit: u64| ClusterConfig {
+        object: "1".to_owned(),
+        variant: variant.to_owned(),
+        listener: "l".to_owned(),
+        max_session_duration_seconds: Some(limit),
+        ..plain_config(None)
+    };
+    let _first = [("", 10), ("v", 10)].map(|(variant, limit)| loads.load(&config(variant, limit), Duration::ZERO));
+    assert!(loads.pending.settle(Duration::from_secs(1)).is_empty());
+    let _next = loads.load(&config("", 20), Duration::ZERO);
+    assert!(loads.pending.settle(Duration::from_secs(2)).is_empty());
+    while loads.apply_one(Duration::from_secs(1)) {
+        assert_eq!(loads.session_limit("1"), Some(20));
+    }
+    assert!(loads.apply_one(Duration::from_secs(2)) && loads.pending.settled_of.is_empty());
+    assert_eq!(loads.session_limit("1"), Some(20));
+}
+
 #[test]
 fn load_of_another_object_gives_no_values_to_the_former() {
     let mut loads = Loads::default();

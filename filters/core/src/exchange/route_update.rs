@@ -28,7 +28,8 @@ pub struct RouteUpdate<T> {
     /// The memory of the configuration in the load of its route table.
     part: LoadPart,
     streams: Weak<StreamRegistry<T>>,
-    values: Arc<RunningValues>,
+    served: Arc<ServedValues>,
+    queues: Arc<[QueueValues]>,
     judge: Weak<CompiledCluster>,
     denials: [u8; 64],
     variant: Box<str>,
@@ -38,15 +39,17 @@ pub struct RouteUpdate<T> {
     kept: Option<KeptConfig<T>>,
 }
 
-/// The servers and numbers of a configuration, which replace those of the one before.
+/// The servers of an object and the limit of its sessions, which replace those of the configuration before.
 #[derive(Debug)]
-struct RunningValues {
+struct ServedValues {
     /// The edition that has them.
     edition: u64,
     servers: Option<Servers>,
     session_limit: Option<Duration>,
-    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
 }
+
+/// A queue, and the numbers that it has by a configuration.
+type QueueValues = (Arc<FairQueue>, FairQueueConfig);
 
 /// The place of a load: another load in it replaces the one before.
 pub(super) type RoutePlace = (String, Box<str>, Box<str>);
@@ -63,12 +66,12 @@ struct KeptConfig<T> {
 impl<T> RouteUpdate<T> {
     /// Those of a configuration with a text of that many bytes, and the digest of its denials.
     pub(super) fn of(config: &ClusterConfig, route: &RouteConfig<T>, denials: [u8; 64], text: usize) -> Self {
-        let values = RunningValues {
+        let served = ServedValues {
             edition: route.edition.id(),
             servers: config.servers.clone(),
             session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
-            queues: route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
         };
+        let queues = route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned());
         RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),
@@ -76,7 +79,8 @@ impl<T> RouteUpdate<T> {
             load: route.load.clone(),
             part: LoadPart::new(route.load.id(), &route.edition, text),
             streams: Arc::downgrade(&route.streams),
-            values: Arc::new(values),
+            served: Arc::new(served),
+            queues: queues.collect(),
             judge: Arc::downgrade(&route.compiled.cluster),
             denials,
             variant: config.variant.as_str().into(),
@@ -129,10 +133,19 @@ impl<T> RouteUpdate<T> {
         (self.name.clone(), self.variant.clone(), self.listener.clone())
     }
 
-    /// Has [`RouteUpdate::apply`] set the servers and numbers of another load of the object, which the proxy uses in its place. Judging
-    /// stays its own.
-    pub(super) fn take_values(&mut self, newer: &Self) {
-        self.values = Arc::clone(&newer.values);
+    /// Has [`RouteUpdate::apply`] set the numbers of queues of another load, which the proxy uses in its place.
+    pub(super) fn take_queues(&mut self, newer: &Self) {
+        self.queues = Arc::clone(&newer.queues);
+    }
+
+    /// Has [`RouteUpdate::apply`] set the servers and the limit of another load of the object, at whichever place: these are the object's.
+    pub(super) fn take_served(&mut self, newer: &Self) {
+        self.served = Arc::clone(&newer.served);
+    }
+
+    /// The cluster's name, and the word for its object.
+    pub(super) fn owner(&self) -> (String, String) {
+        (self.name.clone(), self.object.clone())
     }
 
     /// Keeps the configuration until it is applied, as far as the proxy has it when it loads the next one in its place. Not for one that
@@ -179,8 +192,8 @@ impl<T> RouteUpdate<T> {
             return Vec::new();
         }
         let uptime = at.uptime;
-        let values = &self.values;
-        for (queue, config) in &values.queues {
+        let values = &self.served;
+        for (queue, config) in self.queues.iter() {
             queue.configure(config);
         }
         let on_servers = values.servers.as_ref().and_then(|servers| {
