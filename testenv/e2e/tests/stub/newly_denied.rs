@@ -6,6 +6,7 @@ use portcullis_e2e::{GatewayOptions, Manifest, MetricsPage, allow_all};
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture, connect};
@@ -13,6 +14,8 @@ use crate::pods::watch_shows;
 
 const SOON: Duration = Duration::from_secs(20);
 const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec?command=x";
+const LOG: &str = "/api/v1/namespaces/default/pods/web/log";
+const UPLOAD: &str = "/api/v1/namespaces/default/pods/web/proxy/upload";
 /// Watches on each connection.
 const WATCHES: usize = 50;
 const CONNECTIONS: usize = 10;
@@ -93,4 +96,35 @@ fn streams_of_who_is_newly_denied_end_and_others_go_on() {
     let refused = robots_client.open("GET", &format!("{PODS}?watch=true"), &robots_lines, b"").unwrap();
     assert_eq!(refused.response.status, 403);
     assert_eq!(connections[0].get(PODS, &[]).unwrap().status, 200, "alice is let in again");
+}
+
+/// A server may read the body of a request for as long as it likes, and a log begins with its first line.
+#[test]
+fn requests_without_an_answer_end_when_they_are_denied() {
+    let fixture = StubFixture::start("denied-unanswered", &GatewayOptions::default());
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    let bob = fixture.pki.client_ca.issue(&CertSpec::client("bob", ["dev"])).unwrap();
+    let bob = fixture.gateway.target(NAME).identity(&bob);
+    for path in [LOG, UPLOAD] {
+        fixture.stub.fault(Fault::new(path, Action::Hold));
+    }
+    let ask = |target: &TlsTarget, request: &str| {
+        let mut connection = target.connect().unwrap();
+        connection.write(request.as_bytes()).unwrap();
+        connection
+    };
+    let log = format!("GET {LOG}?follow=true HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let upload = format!("POST {UPLOAD} HTTP/1.1\r\nHost: {NAME}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    let denied = [ask(&alice, &log), ask(&alice, &upload)];
+    let mut allowed = ask(&bob, &log);
+    let held = || (fixture.stub.records_for(LOG).len() + fixture.stub.records_for(UPLOAD).len() == 3).then_some(());
+    wait::until("the server has all of them", SOON, held).unwrap();
+    fixture.gateway.apply(&with_access(&fixture, json!({"deny": [{"users": ["alice"]}]}))).unwrap();
+    for mut connection in denied {
+        let end = connection.read_to_end();
+        assert!(end.as_ref().map_or_else(|error| !error.is_timeout(), |text| text.is_empty()), "{end:?}");
+    }
+    wait::until("each is counted", SOON, || (ended(&fixture) == 2).then_some(())).unwrap();
+    fixture.stub.clear_faults();
+    assert_ne!(allowed.read_response(false).unwrap().status, 403);
 }
