@@ -119,7 +119,7 @@ fn load_that_no_turn_has_shown_applies_values_of_its_own() {
 /// Servers of an object are taken away once they are known.
 /// Servers and the limit are the object's: a variant that is gone does not bring back those of before.
 #[test]
-fn load_of_a_place_that_is_gone_applies_the_values_of_its_object() {
+fn load_of_a_place_that_is_gone_has_values_of_its_object() {
     let mut loads = Loads::default();
     let config = |variant: &str, limit: u64| ClusterConfig {
         object: "1".to_owned(),
