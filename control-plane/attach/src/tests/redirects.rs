@@ -150,7 +150,7 @@ fn plain_http_leads_to_no_port_of_another_namespace() {
     }
 }
 
-/// The author of the Gateway mends the error, and no client is at another tenant's meanwhile.
+/// The author of the Gateway corrects the error, and no client is at another tenant's meanwhile.
 #[test]
 fn plain_http_leads_to_no_stranger_while_a_listener_is_wrong() {
     let terminating = |name: &str, port: u16| {
