@@ -14,23 +14,15 @@ pub struct PendingUpdates<T> {
     updates: BTreeMap<u64, (Duration, RouteUpdate<T>)>,
     /// The newest of each place.
     newest: HashMap<RoutePlace, u64>,
-    /// The newest of each place of which a turn has shown that the proxy took it.
-    settled: HashMap<RoutePlace, u64>,
-    /// The newest of each object, by its cluster's name and the word for it, of which a turn has shown the same.
-    settled_of: HashMap<(String, String), u64>,
+    /// The newest of each object, by its cluster's name and the word for it, of which a turn has shown that the proxy took it.
+    settled: HashMap<(String, String), u64>,
     /// From this number on the proxy may yet refuse them.
     unsettled: u64,
 }
 
 impl<T> Default for PendingUpdates<T> {
     fn default() -> Self {
-        PendingUpdates {
-            updates: BTreeMap::new(),
-            newest: HashMap::new(),
-            settled: HashMap::new(),
-            settled_of: HashMap::new(),
-            unsettled: 0,
-        }
+        PendingUpdates { updates: BTreeMap::new(), newest: HashMap::new(), settled: HashMap::new(), unsettled: 0 }
     }
 }
 
@@ -54,8 +46,7 @@ impl<T> PendingUpdates<T> {
         let (mut used, mut refused) = (BTreeMap::new(), Vec::new());
         for (number, (_, mut update)) in of_turn {
             if update.keep() {
-                self.settled.insert(update.place(), number);
-                self.settled_of.insert(update.owner(), number);
+                self.settled.insert(update.owner(), number);
                 used.insert(number, (at, update));
             } else {
                 self.forget_place(number, &update);
@@ -75,8 +66,8 @@ impl<T> PendingUpdates<T> {
     }
 
     /// Takes the first one by its load, if it is to be applied by then. One at a time: if that fails the others are there. It sets the
-    /// servers of the newest load of its object that the proxy took, and numbers of queues of the newest one in its place. If only the
-    /// newest load set them, nothing would while edits come faster than they apply.
+    /// servers and numbers of the newest load of its object that the proxy took. If only the newest load set them, nothing would while
+    /// edits come faster than they apply.
     pub fn take_due(&mut self, uptime: Duration) -> Option<RouteUpdate<T>> {
         let (_, (at, first)) = self.updates.first_key_value()?;
         if *at > uptime {
@@ -88,16 +79,13 @@ impl<T> PendingUpdates<T> {
             join_tables(&by_table(used.map(|(number, (_, update))| (*number, update))), uptime);
         }
         let (number, (_, mut update)) = self.updates.pop_first()?;
-        let newest = self.settled.get(&update.place()).and_then(|newest| self.updates.get(newest));
-        if let Some((_, newest)) = newest.filter(|(_, newest)| newest.has_same_streams(&update)) {
-            update.take_queues(newest);
-        }
         let owner = update.owner();
-        if let Some((_, newest)) = self.settled_of.get(&owner).and_then(|newest| self.updates.get(newest)) {
-            update.take_served(newest);
+        let newest = self.settled.get(&owner).and_then(|newest| self.updates.get(newest));
+        if let Some((_, newest)) = newest.filter(|(_, newest)| newest.has_same_streams(&update)) {
+            update.take_values(newest);
         }
-        if self.settled_of.get(&owner) == Some(&number) {
-            self.settled_of.remove(&owner);
+        if self.settled.get(&owner) == Some(&number) {
+            self.settled.remove(&owner);
         }
         self.forget_place(number, &update);
         Some(update)
@@ -110,10 +98,8 @@ impl<T> PendingUpdates<T> {
 
     fn forget_place(&mut self, number: u64, update: &RouteUpdate<T>) {
         let place = update.place();
-        for newest in [&mut self.newest, &mut self.settled] {
-            if newest.get(&place) == Some(&number) {
-                newest.remove(&place);
-            }
+        if self.newest.get(&place) == Some(&number) {
+            self.newest.remove(&place);
         }
     }
 }

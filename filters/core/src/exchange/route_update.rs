@@ -28,8 +28,7 @@ pub struct RouteUpdate<T> {
     /// The memory of the configuration in the load of its route table.
     part: LoadPart,
     streams: Weak<StreamRegistry<T>>,
-    served: Arc<ServedValues>,
-    queues: Arc<[QueueValues]>,
+    values: Arc<RunningValues>,
     judge: Weak<CompiledCluster>,
     denials: [u8; 64],
     variant: Box<str>,
@@ -39,17 +38,15 @@ pub struct RouteUpdate<T> {
     kept: Option<KeptConfig<T>>,
 }
 
-/// The servers of an object and the limit of its sessions, which replace those of the configuration before.
+/// The servers and numbers of an object by a configuration, which replace those of the one before.
 #[derive(Debug)]
-struct ServedValues {
+struct RunningValues {
     /// The edition that has them.
     edition: u64,
     servers: Option<Servers>,
     session_limit: Option<Duration>,
+    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
 }
-
-/// A queue, and the numbers that it has by a configuration.
-type QueueValues = (Arc<FairQueue>, FairQueueConfig);
 
 /// The place of a load: another load in it replaces the one before.
 pub(super) type RoutePlace = (String, Box<str>, Box<str>);
@@ -66,12 +63,12 @@ struct KeptConfig<T> {
 impl<T> RouteUpdate<T> {
     /// Those of a configuration with a text of that many bytes, and the digest of its denials.
     pub(super) fn of(config: &ClusterConfig, route: &RouteConfig<T>, denials: [u8; 64], text: usize) -> Self {
-        let served = ServedValues {
+        let values = RunningValues {
             edition: route.edition.id(),
             servers: config.servers.clone(),
             session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
+            queues: route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
         };
-        let queues = route.cluster.queues().cloned().zip(config.fair_queues.iter().cloned());
         RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),
@@ -79,8 +76,7 @@ impl<T> RouteUpdate<T> {
             load: route.load.clone(),
             part: LoadPart::new(route.load.id(), &route.edition, text),
             streams: Arc::downgrade(&route.streams),
-            served: Arc::new(served),
-            queues: queues.collect(),
+            values: Arc::new(values),
             judge: Arc::downgrade(&route.compiled.cluster),
             denials,
             variant: config.variant.as_str().into(),
@@ -133,14 +129,10 @@ impl<T> RouteUpdate<T> {
         (self.name.clone(), self.variant.clone(), self.listener.clone())
     }
 
-    /// Has [`RouteUpdate::apply`] set the numbers of queues of another load, which the proxy uses in its place.
-    pub(super) fn take_queues(&mut self, newer: &Self) {
-        self.queues = Arc::clone(&newer.queues);
-    }
-
-    /// Has [`RouteUpdate::apply`] set the servers and the limit of another load of the object, at whichever place: these are the object's.
-    pub(super) fn take_served(&mut self, newer: &Self) {
-        self.served = Arc::clone(&newer.served);
+    /// Has [`RouteUpdate::apply`] set the servers and numbers of another load of the object, at whichever place: these are the object's.
+    /// Judging stays its own.
+    pub(super) fn take_values(&mut self, newer: &Self) {
+        self.values = Arc::clone(&newer.values);
     }
 
     /// The cluster's name, and the word for its object.
@@ -192,8 +184,8 @@ impl<T> RouteUpdate<T> {
             return Vec::new();
         }
         let uptime = at.uptime;
-        let values = &self.served;
-        for (queue, config) in self.queues.iter() {
+        let values = &self.values;
+        for (queue, config) in &values.queues {
             queue.configure(config);
         }
         let on_servers = values.servers.as_ref().and_then(|servers| {
