@@ -232,14 +232,7 @@ impl<T> StreamRegistry<T> {
         inner.next = inner.next.wrapping_add(1);
         let mut is_awaited = false;
         if let Some(name) = arrival.server {
-            // A later edition's server may not have been named here yet.
-            let is_gone = inner
-                .served
-                .as_ref()
-                .is_some_and(|served| arrival.kept.edition() <= served.edition && !served.names.contains(name));
-            let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeSet::new() };
-            inner.servers.entry(name.into()).or_insert_with(new).streams.insert(number);
-            is_awaited |= is_gone;
+            is_awaited |= inner.note_server(number, name, arrival.kept.edition(), now);
         }
         if arrival.is_session {
             // An earlier session is due earlier, and `expire` goes on from there.

@@ -1,4 +1,4 @@
-//! Servers of streams that are registered before their server is known.
+//! The servers of streams, also of those that are registered before their server is known.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,8 +35,13 @@ impl<T> RegistryState<T> {
                 self.servers.remove(&before);
             }
         }
-        // As for a stream that is registered with its server.
+        self.note_server(number, name, edition, now)
+    }
+
+    /// Notes that a stream, which began under an edition, is on a server. Returns whether that was taken away already.
+    pub(super) fn note_server(&mut self, number: u64, name: &str, edition: u64, now: Duration) -> bool {
         let served = self.served.as_ref();
+        // A later edition's server may not have been named here yet.
         let is_gone = served.is_some_and(|served| edition <= served.edition && !served.names.contains(name));
         let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeSet::new() };
         self.servers.entry(name.into()).or_insert_with(new).streams.insert(number);

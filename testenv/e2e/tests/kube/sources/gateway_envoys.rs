@@ -1,6 +1,7 @@
 //! Envoys that belong to a Gateway of the Gateway API: TLSRoutes lead through them to real kube-apiservers.
 
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use portcullis_e2e::{xds_client_flags, xds_server_flags};
@@ -155,17 +156,20 @@ fn gateway_is_served_by_its_own_envoys() {
     assert!(edge.admin().get("/ready").is_ok_and(|answer| answer.status == 200));
 }
 
+/// Writes a certificate for xDS with its key, and its authority. Returns their paths.
+pub(super) fn credential_files(run: &RunDir, ca: &Ca, name: &str, spec: &CertSpec) -> [PathBuf; 3] {
+    let [cert, key, authority] = ["pem", "key", "ca"].map(|suffix| run.join(&format!("{name}.{suffix}")));
+    ca.issue(spec).unwrap().write_pem(&cert, &key).unwrap();
+    ca.write_pem(&authority).unwrap();
+    [cert, key, authority]
+}
+
 /// Over the network a node is known by its Gateway, too.
 #[test]
 fn gateway_has_the_addresses_of_envoys_over_the_network() {
     let run = RunDir::new("gateway-network-xds").unwrap();
     let ca = Ca::new("xds").unwrap();
-    let files = |name: &str, spec: &CertSpec| {
-        let [cert, key, authority] = ["pem", "key", "ca"].map(|suffix| run.join(&format!("{name}.{suffix}")));
-        ca.issue(spec).unwrap().write_pem(&cert, &key).unwrap();
-        ca.write_pem(&authority).unwrap();
-        [cert, key, authority]
-    };
+    let files = |name: &str, spec: &CertSpec| credential_files(&run, &ca, name, spec);
     let xds = ports::free_address().unwrap();
     let server = files("server", &CertSpec::server("xds", ["xds.internal"]));
     let server = xds_server_flags(xds, server.each_ref().map(|file| file.as_path()));

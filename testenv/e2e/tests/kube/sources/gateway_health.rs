@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::control_plane::SOON;
 use super::fixture::NAMESPACE;
 use super::gateway_api::{CLUSTER, Site};
-use super::gateway_envoys::{GatewaySite, OWN};
+use super::gateway_envoys::{GatewaySite, OWN, credential_files};
 use super::gateway_upstreams::{UPSTREAM, UpstreamSite};
 
 /// Waits until an object's condition `Ready` has a status, a reason and these words.
@@ -41,12 +41,7 @@ fn cluster(site: &Site) -> Value {
 fn unhealthy_server_at_a_gateway_is_named_at_the_cluster() {
     let run = RunDir::new("gateway-health-xds").unwrap();
     let ca = Ca::new("xds").unwrap();
-    let files = |name: &str, spec: &CertSpec| {
-        let [cert, key, authority] = ["pem", "key", "ca"].map(|suffix| run.join(&format!("{name}.{suffix}")));
-        ca.issue(spec).unwrap().write_pem(&cert, &key).unwrap();
-        ca.write_pem(&authority).unwrap();
-        [cert, key, authority]
-    };
+    let files = |name: &str, spec: &CertSpec| credential_files(&run, &ca, name, spec);
     let xds = ports::free_address().unwrap();
     let server = files("server", &CertSpec::server("xds", ["xds.internal"]));
     let server = xds_server_flags(xds, server.each_ref().map(|file| file.as_path()));
