@@ -12,6 +12,8 @@ pub struct Member {
     pub labels: BTreeMap<String, String>,
     /// The instances to which it may belong.
     pub entitlement: Entitlement,
+    /// The instance that its status names as its owner; `None` without a status.
+    pub recorded: Option<String>,
 }
 
 /// The name of a [`Member`]: one of each kind.

@@ -13,6 +13,9 @@ pub struct InstanceObjects {
     pub instances: Vec<InstanceClaim>,
     /// Gateways and clusters. Their names are unique.
     pub members: Vec<Member>,
+    /// Whether owners that statuses name go before those of the last settlement. A control plane that writes the statuses goes by its
+    /// own; one that does not follows it, because it may have had the same events in another order.
+    pub follows_statuses: bool,
 }
 
 /// The owners of all gateways and clusters.
@@ -64,7 +67,7 @@ pub fn settle(
     for member in members {
         let selecting: Vec<&str> = selecting(&claims, member).collect();
         let last = before.owners.get(&member.name);
-        let wanted = wanted(&claims, member, &selecting, last);
+        let wanted = wanted(&claims, (member, objects.follows_statuses), &selecting, last);
         for name in selecting.iter().filter(|name| wanted.instance().is_some_and(|owner| owner != **name)) {
             let owner = wanted.instance().unwrap_or_default().to_owned();
             let conflict = Conflict { member: member.name.clone(), owner };
@@ -91,7 +94,12 @@ fn selecting<'a>(claims: &'a OrderedClaims<'a>, member: &'a Member) -> impl Iter
 }
 
 /// The owner that a member should have.
-fn wanted(claims: &OrderedClaims<'_>, member: &Member, selecting: &[&str], last: Option<&Ownership>) -> MemberHolder {
+fn wanted(
+    claims: &OrderedClaims<'_>,
+    (member, follows_status): (&Member, bool),
+    selecting: &[&str],
+    last: Option<&Ownership>,
+) -> MemberHolder {
     let keeps =
         |name: &str| selecting.contains(&name) || (claims.holds_blindly(name) && member.entitlement.admits(name));
     let of_last = |holder: Option<&MemberHolder>| {
@@ -99,7 +107,11 @@ fn wanted(claims: &OrderedClaims<'_>, member: &Member, selecting: &[&str], last:
     };
     let held = of_last(last.map(|last| &last.holder));
     let kept = held.or_else(|| of_last(last.and_then(|last| last.next.as_ref())));
-    let name = kept.or_else(|| selecting.first().map(|name| (*name).to_owned()));
+    let recorded = member.recorded.as_deref().filter(|name| keeps(name)).map(str::to_owned);
+    // A hand-over that began because of the status goes on where this control plane leads meanwhile.
+    let is_next = recorded.is_some() && last.and_then(|last| last.next.as_ref()?.instance()) == recorded.as_deref();
+    let settled = if follows_status || is_next { recorded.or(kept) } else { kept.or(recorded) };
+    let name = settled.or_else(|| selecting.first().map(|name| (*name).to_owned()));
     name.map_or_else(|| unselected(claims, member, last), MemberHolder::Instance)
 }
 

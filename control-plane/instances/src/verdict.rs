@@ -89,10 +89,11 @@ mod tests {
             name: MemberName::cluster("a.test"),
             labels: [("team".to_owned(), "a".to_owned())].into(),
             entitlement: Entitlement::Any,
+            recorded: None,
         };
         let instances = judged.iter().filter_map(JudgedInstance::claim).collect();
-        let settled =
-            settle(&Settlement::default(), &InstanceObjects { instances, members: vec![member] }, |_, _| true);
+        let objects = InstanceObjects { instances, members: vec![member], follows_statuses: false };
+        let settled = settle(&Settlement::default(), &objects, |_, _| true);
         judged.iter().map(|one| InstanceVerdict::of(one, &settled)).collect()
     }
 

@@ -119,9 +119,11 @@ fn settled(objects: &ObjectSet, judged: &[JudgedInstance]) -> Settlement {
         name,
         labels: labels_of(document),
         entitlement: Entitlement::Any,
+        recorded: None,
     });
     let instances = judged.iter().filter_map(JudgedInstance::claim).collect();
-    settle(&Settlement::default(), &InstanceObjects { instances, members: members.collect() }, |_, _| true)
+    let objects = InstanceObjects { instances, members: members.collect(), follows_statuses: false };
+    settle(&Settlement::default(), &objects, |_, _| true)
 }
 
 fn text<'a>(document: &'a Value, field: &str) -> &'a str {

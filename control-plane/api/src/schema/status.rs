@@ -28,6 +28,12 @@ pub(super) fn status() -> Value {
                 "maxItems": MAX_NAMES + MAX_VIRTUAL_IPS + 1,
                 "items": {"type": "string"},
             },
+            "instance": {
+                "type": "string",
+                "description": "The `Instance` that the object belongs to, or will at the end of a hand-over; unset if it belongs to \
+                    none. As long as it is named here and selects the object, no other one gets it.",
+                "maxLength": 63,
+            },
             "conditions": {
                 "type": "array",
                 "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \

@@ -269,8 +269,15 @@ fn definition_knows_every_field_of_a_status() {
     let gateways = names.iter().map(|name| gateway(name)).collect();
     let acceptance = Acceptance { accepted: true, reason: "Accepted", names: &names, ..Acceptance::default() };
     let served = Served::Newest;
-    let seen =
-        StatusInput { acceptance, generation: Some(1), served, content_hash: "a", gateways, ..StatusInput::default() };
+    let seen = StatusInput {
+        acceptance,
+        generation: Some(1),
+        served,
+        content_hash: "a",
+        instance: Some("team-a"),
+        gateways,
+        ..StatusInput::default()
+    };
     let written = serde_json::to_value(ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0))).unwrap();
     let schema = super::status::status();
     let known = |schema: &Value, written: &Value| {

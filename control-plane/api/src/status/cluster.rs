@@ -25,6 +25,10 @@ pub struct ClusterStatus {
     /// The host names and virtual IPs that it owns. Because they stand here, they stay its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
+    /// The `Instance` that it belongs to, or will at the end of a hand-over; unset if it belongs to none. Other replicas of the control
+    /// plane, and those that start, follow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
     /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered,
     /// `ShadowDiffers` where policies only report, `TokenKeysCurrent` where the control plane reads keys of tokens, and
     /// `LimitsShared` where limits are those of all gateways.
@@ -93,6 +97,7 @@ impl ClusterStatus {
             observed_generation: seen.generation,
             content_hash: hash.map(str::to_owned),
             names: seen.acceptance.names.to_vec(),
+            instance: seen.instance.map(str::to_owned),
             conditions: findings.map(|one| one.stamp(seen.generation, before, now)).collect(),
             gateways: entries,
             more_gateways: more,

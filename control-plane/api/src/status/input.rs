@@ -14,6 +14,8 @@ pub struct StatusInput<'a> {
     pub served: Served,
     /// A hash of what is served, the same at every replica of the control plane; empty if nothing is.
     pub content_hash: &'a str,
+    /// The `Instance` that it belongs to, or will at the end of a hand-over.
+    pub instance: Option<&'a str>,
     /// Every gateway that is known to live, and belongs to no Gateway.
     pub gateways: Vec<Gateway<'a>>,
     /// Gateways of the Gateway API at which it is, as their Envoys find its servers.

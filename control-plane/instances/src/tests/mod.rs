@@ -1,4 +1,5 @@
 mod properties;
+mod recorded;
 mod rules;
 mod spanning;
 mod world;

@@ -25,7 +25,7 @@ pub(super) fn team(value: &str) -> Value {
 /// A member of any owner with one label.
 pub(super) fn member(name: MemberName, team: &str) -> Member {
     let labels = BTreeMap::from([("team".to_owned(), team.to_owned())]);
-    Member { name, labels, entitlement: Entitlement::Any }
+    Member { name, labels, entitlement: Entitlement::Any, recorded: None }
 }
 
 pub(super) fn cluster(team: &str) -> Member {
@@ -33,7 +33,7 @@ pub(super) fn cluster(team: &str) -> Member {
 }
 
 pub(super) fn objects(instances: &[InstanceClaim], members: &[Member]) -> InstanceObjects {
-    InstanceObjects { instances: instances.to_vec(), members: members.to_vec() }
+    InstanceObjects { instances: instances.to_vec(), members: members.to_vec(), follows_statuses: false }
 }
 
 /// The settlement after the last one where everything is ready at once.

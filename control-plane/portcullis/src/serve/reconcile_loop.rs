@@ -82,6 +82,11 @@ impl ReconcileLoop {
         this
     }
 
+    /// Has the owners of clusters follow those that statuses name, while another replica leads and writes them.
+    pub(super) fn follow_leader(&mut self, leads: watch::Receiver<bool>) {
+        self.reconciler.follow_leader(leads);
+    }
+
     /// Runs until the senders are gone.
     pub(super) async fn run(
         mut self,

@@ -12,6 +12,7 @@ use portcullis_sources::ObjectSet;
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Resource, ResourceGroup, Translation, choose_settings};
 use portcullis_xds::Snapshot;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::cluster_progress::ClusterProgress;
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
@@ -147,6 +148,11 @@ impl Reconciler {
     /// Goes on from the owners of Gateways of before this program started.
     pub(super) fn resume_gateways(&mut self, owners: GatewayOwners) {
         self.owners.resume_gateways(owners);
+    }
+
+    /// Has owners follow those that statuses name, while another replica leads.
+    pub(super) fn follow_leader(&mut self, leads: watch::Receiver<bool>) {
+        self.owners.follow_leader(leads);
     }
 
     /// Uses these answers about discovered servers from now on.

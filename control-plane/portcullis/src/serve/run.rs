@@ -193,7 +193,10 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     };
     let trusts_empty_source = source.kind == SourceKind::Kubernetes;
     let grace = arguments.revoked_reference_grace;
-    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, grace, discovery, gateways);
+    let mut reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, grace, discovery, gateways);
+    if let Some(leadership) = &leadership {
+        reconcile_loop.follow_leader(leadership.leads.clone());
+    }
     let filters = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {

@@ -11,12 +11,15 @@ use super::{ObjectKey, WatchedKind};
 /// kubectl's copy of the whole object, keys included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The fields of an `UpstreamCluster`'s status that decide about it from then on: the names that it owns, and the instance that owns it.
+const GIVEN: [&str; 2] = ["names", "instance"];
+
 /// An object as the server sent it. It may hold keys, so it has no debug output.
 #[derive(Clone, PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct WatchedObject {
     pub(super) key: Arc<ObjectKey>,
-    /// Without its status, but for the names in it, and without what changes with every write to the status.
+    /// Without its status, but for what was given to it, and without what changes with every write to the status.
     pub(super) document: Arc<Value>,
     pub(super) stored: Arc<StoredStatus>,
     /// The length of document and status as JSON; of objects of the Gateway API, of which many are kept.
@@ -97,9 +100,11 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     let mut document = serde_json::to_value(object).ok()?;
     let fields = document.as_object_mut()?;
     let status = fields.remove("status").unwrap_or_default();
-    // Which names the object had been given decides who owns them.
-    if let Some(names) = status.get("names").filter(|_| kind == WatchedKind::UpstreamCluster) {
-        fields.insert("status".to_owned(), json!({"names": names}));
+    // Names and an owner that the object was given stay its own.
+    let given = GIVEN.into_iter().filter_map(|field| Some((field.to_owned(), status.get(field)?.clone())));
+    let given: Map<String, Value> = given.filter(|_| kind == WatchedKind::UpstreamCluster).collect();
+    if !given.is_empty() {
+        fields.insert("status".to_owned(), Value::Object(given));
     }
     fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
     fields.insert("kind".to_owned(), json!(kind.kind()));
@@ -167,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_it_was_given_stay_with_it() {
-        let status = json!({"conditions": [{"type": "Ready"}], "names": ["a.test"]});
+    fn names_and_owner_that_it_was_given_stay_with_it() {
+        let status = json!({"conditions": [{"type": "Ready"}], "names": ["a.test"], "instance": "a"});
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "status": status,
         }))
         .unwrap();
         let found = super::object(WatchedKind::UpstreamCluster, object).unwrap();
-        assert_eq!(found.document["status"], json!({"names": ["a.test"]}));
+        assert_eq!(found.document["status"], json!({"names": ["a.test"], "instance": "a"}));
     }
     #[test]
     fn labels_and_ports_alone_are_kept_of_what_routes_refer_to() {

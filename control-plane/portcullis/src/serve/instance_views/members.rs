@@ -19,7 +19,8 @@ pub(super) fn member(document: &Value, known: &KnownLabels, settled: &Settlement
         None if is_free => Entitlement::Free,
         None => Entitlement::Named(BTreeSet::new()),
     };
-    Member { name, labels: labels.unwrap_or_default(), entitlement }
+    let recorded = document.pointer("/status/instance").and_then(Value::as_str).map(str::to_owned);
+    Member { name, labels: labels.unwrap_or_default(), entitlement, recorded }
 }
 
 /// The labels of those members that have some which can be read.
@@ -45,6 +46,7 @@ pub(super) fn gateway_members<'a>(
         name: MemberName::gateway(name.to_string()),
         labels: gateway.labels.clone(),
         entitlement: Entitlement::Any,
+        recorded: None,
     })
 }
 

@@ -12,6 +12,7 @@ use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use portcullis_xds::Snapshot;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::super::divided_translator::{Division, OwnPart};
 use super::diagnoses::diagnosis;
@@ -74,6 +75,8 @@ pub(in super::super) struct InstanceOwners {
     diagnoses: Vec<Arc<Diagnosis>>,
     settings: OwnSettings,
     states: Arc<InstanceStates>,
+    /// Whether this control plane leads, where several do.
+    leads: Option<watch::Receiver<bool>>,
     /// Documents that are refused because of a policy.
     refused: BTreeMap<MemberName, Arc<Value>>,
 }
@@ -89,6 +92,11 @@ impl InstanceOwners {
         self.resumed_gateways = Some(owners);
     }
 
+    /// Says whether this control plane leads, and writes the statuses that name owners.
+    pub(in super::super) fn follow_leader(&mut self, leads: watch::Receiver<bool>) {
+        self.leads = Some(leads);
+    }
+
     /// The owners of Gateways, for the next start.
     pub(in super::super) fn gateway_owners(&self) -> Arc<GatewayOwners> {
         let resumed = self.resumed_gateways.clone();
@@ -101,7 +109,7 @@ impl InstanceOwners {
         let had_instances = resumed.as_ref().is_some_and(|one| instances_of(one).next().is_some());
         if instances.is_empty() && self.served.is_empty() && !had_instances {
             // Without instances nothing is divided, and no hand-over is left to wait for.
-            *self = Self::default();
+            *self = Self { leads: self.leads.take(), ..Self::default() };
             return;
         }
         let mut judged = judge_instances(instances.iter().map(AsRef::as_ref), &input.settings.instance);
@@ -123,7 +131,8 @@ impl InstanceOwners {
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
-        let objects = InstanceObjects { instances: claims, members };
+        let follows_statuses = self.leads.as_ref().is_some_and(|leads| !*leads.borrow());
+        let objects = InstanceObjects { instances: claims, members, follows_statuses };
         let settled = settle(&self.settled, &objects, is_ready);
         // The same as before is the same allocation: nothing behind looks for objects that passed over.
         if *self.settled != settled {

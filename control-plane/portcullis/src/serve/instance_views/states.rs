@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis_instances::{InstanceVerdict, JudgedInstance, MemberKind, Settlement};
+use portcullis_instances::{InstanceVerdict, JudgedInstance, MemberKind, MemberName, Settlement};
 use portcullis_xds::ChangedNames;
 
 use super::super::changed_keys::changed_keys;
@@ -49,6 +49,11 @@ impl InstanceStates {
             (!instances.is_empty()).then(|| (member.name.clone(), instances))
         });
         Self { by_name, of_clusters: of_clusters.collect(), settled: settled.clone(), spanning }
+    }
+
+    /// The instance that an `UpstreamCluster` belongs to, or will at the end of a hand-over.
+    pub(in super::super) fn settled_instance(&self, cluster: &str) -> Option<&str> {
+        self.settled.owners.get(&MemberName::cluster(cluster.to_ascii_lowercase()))?.settled().instance()
     }
 
     /// Adds the names of instances that are otherwise than before, and of `UpstreamClusters` that belong to other ones.

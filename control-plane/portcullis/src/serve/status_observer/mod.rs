@@ -259,6 +259,7 @@ fn status_of(
         generation,
         served,
         content_hash,
+        instance: inputs.instances.settled_instance(&diagnosis.name),
         gateways,
         at_gateways: inputs.at_gateways.get(&diagnosis.name).cloned().unwrap_or_default(),
         discovery,

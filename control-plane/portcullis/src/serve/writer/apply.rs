@@ -34,7 +34,7 @@ pub(super) fn applied(key: &ObjectKey, uid: &str, status: &impl Serialize) -> se
 /// Whether a status holds all that is wanted, and no other gateway. Additions of other managers do not matter.
 pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
-    let ours = ["observedGeneration", "contentHash", "names", "moreGateways", "controlPlane", "defaults"];
+    let ours = ["observedGeneration", "contentHash", "names", "instance", "moreGateways", "controlPlane", "defaults"];
     // A list in one kind, and a number in another.
     let numbers =
         ["gateways", "clusters", "envoys"].into_iter().filter(|field| wanted.get(*field).is_some_and(Value::is_number));

@@ -38,10 +38,23 @@ impl Site {
             let manifest = fixture.manifest(&cluster(team)).set("/metadata/labels", json!({"team": team}));
             fixture.apply(&manifest.merge(patch).to_text());
         }
-        let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--instances"]).collect();
-        let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
+        let plane = plane(&fixture, "plane");
         Some(Self { fixture, plane })
+    }
+
+    /// A control plane in the place of the one before, of which it has no saved state.
+    fn replace_plane(&mut self) {
+        self.plane = plane(&self.fixture, "next-plane");
+    }
+
+    /// The names of all that the control plane has in the status of an instance.
+    fn objects_of(&self, instance: &str) -> Result<Vec<String>, String> {
+        let address = self.plane.http_address().to_string();
+        let arguments = ["status", "--address", &address, "-o", "json", "--instance", instance];
+        let output = Command::new(deps::portcullis().unwrap()).args(arguments).output().unwrap();
+        let status: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let objects = status["objects"].as_array().ok_or("no objects")?;
+        Ok(objects.iter().map(|one| one["name"].as_str().unwrap_or_default().to_owned()).collect())
     }
 
     fn apply(&self, kind: &str, name: &str, spec: &Value) {
@@ -82,6 +95,12 @@ impl Site {
         })
         .unwrap()
     }
+}
+
+fn plane(fixture: &SourceFixture, name: &str) -> ControlPlane {
+    let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--instances"]).collect();
+    ControlPlane::start_from(&fixture.run.make_dir(name).unwrap(), &flags).unwrap()
 }
 
 fn of_team(team: &str) -> Value {
@@ -129,6 +148,31 @@ fn status_of_an_instance_counts_what_belongs_to_it() {
     site.apply("Instance", "a", &json!({"clustersSelector": {"matchFields": []}}));
     let object = site.wait("a", &["Accepted False Invalid", "Ready False NotAccepted"]);
     assert_eq!(object["status"]["clusters"], 1, "it keeps what it has");
+}
+
+#[test]
+fn owner_of_a_cluster_stays_over_a_start_without_saved_state() {
+    let Some(mut site) = Site::start("instances-owner", &json!({})) else { return };
+    site.apply("Instance", "older", &of_team("none"));
+    site.wait("older", &["Accepted True Accepted"]);
+    site.apply("Instance", "owner", &of_team("a"));
+    site.wait_number("owner", "clusters", 1);
+    site.apply("Instance", "older", &json!({"clustersSelector": {}}));
+    site.wait("older", &["Conflicted True OwnedByOthers"]);
+    let path = format!("/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters/{}", cluster("a"));
+    wait::until_ok("the status names the owner", SOON, || {
+        let object = site.fixture.kube.get(&path).map_err(|error| error.to_string())?;
+        if object["status"]["instance"] == "owner" { Ok(()) } else { Err(format!("{:#}", object["status"])) }
+    })
+    .unwrap();
+    site.replace_plane();
+    wait::until_ok("the owner is the same", SOON, || {
+        let found = ["owner", "older"].map(|instance| site.objects_of(instance));
+        let [Ok(owner), Ok(older)] = &found else { return Err(format!("{found:?}")) };
+        let is_same = owner.contains(&cluster("a")) && !older.contains(&cluster("a")) && older.contains(&cluster("b"));
+        if is_same { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .unwrap();
 }
 
 /// Settings of an instance: a port, and the CA of its clients.
