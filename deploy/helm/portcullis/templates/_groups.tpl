@@ -82,7 +82,7 @@
 | toJson -}}
 {{- end -}}
 
-{{/* What Envoys of an Instance have alone: (list . ENTRY VALUES). */}}
+{{/* The fields of a group that is an Instance's: (list . ENTRY VALUES). */}}
 {{- define "portcullis.ofInstance" -}}
 {{- $root := index . 0 -}}
 {{- $entry := index . 1 -}}
@@ -98,7 +98,7 @@
 | toJson -}}
 {{- end -}}
 
-{{/* What Envoys of a Gateway have alone: (list . ENTRY VALUES). */}}
+{{/* The fields of a group that is a Gateway's: (list . ENTRY VALUES). */}}
 {{- define "portcullis.ofGateway" -}}
 {{- $root := index . 0 -}}
 {{- $entry := index . 1 -}}

@@ -248,7 +248,7 @@ impl Fixture {
         self.whoami_at(self.place.listener, NAME)
     }
 
-    /// Whom the cluster sees when alice asks for it by a host name.
+    /// The user that the cluster sees when alice asks for it by a host name.
     pub(super) fn whoami_at(&self, address: SocketAddr, host: &str) -> String {
         let alice = self.cluster.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
         let server = format!("https://{address}");

@@ -192,7 +192,7 @@ fn shut() -> Row {
     (json!({"networkPolicies": policies}), made)
 }
 
-/// What an entry says is laid over the values of `gateway`, but for the Secret.
+/// An entry is laid over the values of `gateway`, but for the Secret.
 fn grouped() -> Row {
     let service = json!({"type": "LoadBalancer", "annotations": {"scheme": "internal"}});
     let values = json!({
