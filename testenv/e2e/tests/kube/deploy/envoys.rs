@@ -230,7 +230,8 @@ fn envoys_of_the_readme_are_built() {
     let deploy = format!("{up}{}/", project_root().join("deploy/kubernetes").strip_prefix("/").unwrap().display());
     let edge = blocks[0].replace("../../../", &format!("../{deploy}"));
     for (group, text) in [
-        ("edge", format!("{edge}{}", blocks[2])),
+        // The last one is in a list.
+        ("edge", edge.clone() + &format!("\n{}", blocks[2]).replace("\n  ", "\n")),
         (
             "team-a",
             edge.replace("of-gateway", "of-instance")
