@@ -163,3 +163,20 @@ fn man_pages_cover_every_command() {
         assert!(text.contains(".SH SYNOPSIS"), "{page}");
     }
 }
+
+/// Kubernetes has the addresses of a pod as one text.
+#[test]
+fn gateway_addresses_may_come_as_one_list() {
+    let addresses = |flags: &[&str]| {
+        let common = ["bootstrap", "--xds-socket", "x.sock", "--gateway", "infra/edge"];
+        program(&[&common[..], flags].concat()).output().unwrap()
+    };
+    for flags in [
+        &["--gateway-address=192.0.2.7,2001:db8::7"][..],
+        &["--gateway-address", "192.0.2.7", "--gateway-address", "2001:db8::7"],
+    ] {
+        let text = String::from_utf8(addresses(flags).stdout).unwrap();
+        assert!(text.contains(r#""192.0.2.7,2001:db8::7""#), "{flags:?}: {text}");
+    }
+    assert_eq!(addresses(&["--gateway-address=192.0.2.7,edge"]).status.code(), Some(2), "no address");
+}

@@ -28,8 +28,9 @@ pub(crate) struct Bootstrap {
     /// --xds-address its certificate must have the DNS name NAME.NAMESPACE.gateway.portcullis.dev.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_gateway)]
     pub(crate) gateway: Option<String>,
-    /// An address by which clients reach this Envoy, for the status of a Gateway that asks for none. May be given several times.
-    #[arg(long, value_name = "IP", requires = "gateway")]
+    /// An address by which clients reach this Envoy, for the status of a Gateway that asks for none. May be given several times,
+    /// or as a list with commas, as Kubernetes has the addresses of a pod.
+    #[arg(long, value_name = "IP", requires = "gateway", value_delimiter = ',')]
     pub(crate) gateway_address: Vec<IpAddr>,
     /// The Instance that this Envoy belongs to: it serves the UpstreamClusters of that one, and no others. With --xds-address its
     /// certificate must have the DNS name NAME.instance.portcullis.dev.

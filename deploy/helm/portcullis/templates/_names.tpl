@@ -30,21 +30,31 @@ app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
-{{/* Labels that select: (list . COMPONENT). */}}
+{{/* Labels that select: (list . COMPONENT), and of several with this component (list . COMPONENT ENTRY), an entry of `envoys`. */}}
 {{- define "portcullis.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: portcullis
 app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
+{{- if gt (len .) 2 }}
+{{- with index . 2 }}
+portcullis.dev/envoys: {{ . | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
-{{/* Metadata of a component's object: (list . COMPONENT NAME). */}}
+{{/* Metadata of a component's object: (list . COMPONENT NAME), or (list . COMPONENT NAME ENTRY). */}}
 {{- define "portcullis.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ index . 2 | quote }}
 namespace: {{ $root.Release.Namespace | quote }}
 labels:
   app.kubernetes.io/component: {{ index . 1 }}
+  {{- if gt (len .) 3 }}
+  {{- with index . 3 }}
+  portcullis.dev/envoys: {{ . | quote }}
+  {{- end }}
+  {{- end }}
   {{- include "portcullis.labels" $root | nindent 2 }}
 {{- end -}}
 
@@ -57,11 +67,7 @@ labels:
   {{- include "portcullis.labels" $root | nindent 2 }}
 {{- end -}}
 
-{{/* Secrets with the certificates of xDS. */}}
+{{/* The Secret with the certificate of the xDS server. */}}
 {{- define "portcullis.controlPlaneSecret" -}}
 {{- .Values.controlPlane.xdsSecret | default (printf "%s-control-plane-xds" (include "portcullis.name" .)) -}}
-{{- end -}}
-
-{{- define "portcullis.gatewaySecret" -}}
-{{- .Values.gateway.xdsSecret | default (printf "%s-gateway-xds" (include "portcullis.name" .)) -}}
 {{- end -}}

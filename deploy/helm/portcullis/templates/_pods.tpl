@@ -10,31 +10,37 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels and annotations of a component's pods: (list . COMPONENT VALUES). */}}
+{{/* Labels and annotations of pods: (list . SELECTOR VALUES). */}}
 {{- define "portcullis.podMetadata" -}}
 {{- $values := index . 2 -}}
 labels:
   {{- with $values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-  {{- include "portcullis.selector" . | nindent 2 }}
+  {{- index . 1 | nindent 2 }}
 {{- with $values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* The part of a pod that both components have: (list . COMPONENT VALUES). */}}
+{{/* The part of a pod that both components have: (list . SELECTOR VALUES), or (list . SELECTOR VALUES BINDS-LOW-PORTS). */}}
 {{- define "portcullis.pod" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 2 -}}
-{{- $selector := include "portcullis.selector" . -}}
+{{- $selector := index . 1 -}}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
   fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
+  {{- if gt (len .) 3 }}
+  {{- if index . 3 }}
+  # Ports below 1024 without a capability. A safe sysctl, of the pod's own network: `restricted` admits it.
+  sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: "0"}]
+  {{- end }}
+  {{- end }}
 {{- with $root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}

@@ -1,8 +1,10 @@
 //! The table of values in the chart's README is made of the comments in values.yaml.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use portcullis_harness::project_root;
+use serde_json::{Value, json};
 
 use crate::docs::assert_generated;
 
@@ -60,6 +62,26 @@ fn chart_readme_lists_every_value() {
         table += &format!("| `{path}` | {default} | {comment} |\n");
     }
     assert_generated(&format!("{CHART}/README.md"), "values", &table);
+}
+
+/// An entry of `envoys` is laid over `gateway`: a value that is new there is one of the entries, too, by the same rules.
+#[test]
+fn chart_entries_take_every_value_of_the_gateway() {
+    let text = fs::read_to_string(project_root().join(CHART).join("values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let of_gateway = schema["properties"]["gateway"]["properties"].as_object().unwrap();
+    let of_entry = schema["properties"]["envoys"]["items"]["properties"].as_object().unwrap();
+    for name in of_gateway.keys().filter(|name| *name != "enabled") {
+        assert_eq!(
+            of_entry.get(name),
+            Some(&json!({"$ref": format!("#/properties/gateway/properties/{name}")})),
+            "{name}"
+        );
+    }
+    let own: BTreeSet<&str> =
+        of_entry.keys().map(String::as_str).filter(|name| !of_gateway.contains_key(*name)).collect();
+    let expected = ["addresses", "gateway", "instance", "listener", "name", "ports"];
+    assert_eq!(own, expected.into());
 }
 
 #[test]

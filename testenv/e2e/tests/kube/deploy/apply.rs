@@ -5,7 +5,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
-use super::rendered::{Rendered, documents};
+use super::rendered::{ENVOYS, Rendered, documents};
 use crate::fixture::BareKube;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -131,6 +131,8 @@ fn others_definitions_take_every_word_of_it() {
         cluster.wait_kind(plural);
     }
     nothing_is_lost(&cluster, "overlays/complete");
+    nothing_is_lost(&cluster, ENVOYS);
+    pods_are_admitted(&cluster, &Rendered::of(ENVOYS).unwrap());
 }
 
 /// No controller makes pods here; the server judges what one would make, by the namespace's own level, `restricted`.

@@ -2,10 +2,12 @@
 
 mod apply;
 mod chart;
+mod envoys;
 mod monitoring;
 mod pod;
 mod policies;
 mod printed;
 mod rendered;
 mod running;
+mod running_envoys;
 mod shape;

@@ -18,6 +18,8 @@ use super::rendered::{Rendered, strings};
 use crate::container::{Container, image, is_root};
 
 const SOON: Duration = Duration::from_secs(30);
+/// The addresses of every pod, of both stacks, as a field of Kubernetes' has them.
+pub(super) const POD_IPS: &str = "192.0.2.7,2001:db8::7";
 
 /// The differences from a cluster: addresses, because everything is on one loopback.
 pub(super) struct Placed<'a> {
@@ -39,13 +41,14 @@ pub(super) struct Pod {
 impl Pod {
     /// Starts a Deployment's container with exactly its command, arguments and environment, but for what is replaced.
     pub(super) fn start(cluster: &Cluster, rendered: &Rendered, deployment: &str, placed: &Placed<'_>) -> Self {
-        let spec = &rendered.get("Deployment", deployment)["spec"]["template"]["spec"];
+        let template = &rendered.get("Deployment", deployment)["spec"]["template"];
+        let spec = &template["spec"];
         let container = rendered.container(deployment);
         let home = cluster.run.make_dir(placed.name).unwrap();
         let namespace = &rendered.names.namespace;
         let place = Place { cluster, namespace, home: &home.join("volumes") };
         let volumes = Volumes::of(&place, spec, container, placed.hosts);
-        let mut variables = variables(container, placed.name, namespace);
+        let mut variables = variables(container, &template["metadata"]["labels"], placed.name, namespace);
         let mut arguments: Vec<String> = [strings(&container["command"]), strings(&container["args"])]
             .concat()
             .into_iter()
@@ -171,11 +174,19 @@ fn written(directory: &Path, files: &Files, mode: u32, group: u32) -> PathBuf {
     directory.to_owned()
 }
 
-fn variables(container: &Value, name: &str, namespace: &str) -> BTreeMap<String, String> {
+fn variables(container: &Value, labels: &Value, name: &str, namespace: &str) -> BTreeMap<String, String> {
+    let field = |path: &str| match path {
+        "metadata.name" => name.to_owned(),
+        "metadata.namespace" => namespace.to_owned(),
+        "status.podIPs" => POD_IPS.to_owned(),
+        other => {
+            let label = other.strip_prefix("metadata.labels['").and_then(|rest| rest.strip_suffix("']"));
+            let value = label.and_then(|label| labels[label].as_str());
+            value.unwrap_or_else(|| panic!("no such field here: {other}")).to_owned()
+        }
+    };
     let value = |one: &Value| match one["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
-        Some("metadata.name") => name.to_owned(),
-        Some("metadata.namespace") => namespace.to_owned(),
-        Some(other) => panic!("no such field here: {other}"),
+        Some(path) => field(path),
         None => one["value"].as_str().unwrap().to_owned(),
     };
     let all = container["env"].as_array().into_iter().flatten();

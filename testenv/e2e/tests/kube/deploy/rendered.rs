@@ -7,6 +7,8 @@ use serde_json::Value;
 pub(super) const NAMESPACE: &str = "portcullis";
 pub(super) const CONTROL_PLANE: &str = "portcullis-control-plane";
 pub(super) const GATEWAY: &str = "portcullis-gateway";
+/// An overlay with Envoys of two Gateways and of an Instance.
+pub(super) const ENVOYS: &str = "../../testenv/e2e/tests/kube/deploy/envoys";
 
 /// The namespace of an installation, and the beginning of its objects' names.
 #[derive(Clone)]

@@ -18,13 +18,13 @@ use super::monitoring;
 use super::pod::{Placed, Pod};
 use super::rendered::{Naming, Rendered, documents, strings};
 
-const SOON: Duration = Duration::from_secs(30);
-const NAME: &str = "prod.example.com";
+pub(super) const SOON: Duration = Duration::from_secs(30);
+pub(super) const NAME: &str = "prod.example.com";
 
 /// The addresses on loopback: two control planes at one port of two addresses, as behind one name.
-struct Place {
+pub(super) struct Place {
     xds: u16,
-    listener: SocketAddr,
+    pub(super) listener: SocketAddr,
     planes: [SocketAddr; 2],
     gateway: SocketAddr,
 }
@@ -42,11 +42,11 @@ impl Place {
     }
 }
 
-struct Fixture {
-    cluster: Cluster,
-    rendered: Rendered,
-    place: Place,
-    serving_ca: Ca,
+pub(super) struct Fixture {
+    pub(super) cluster: Cluster,
+    pub(super) rendered: Rendered,
+    pub(super) place: Place,
+    pub(super) serving_ca: Ca,
 }
 
 impl Fixture {
@@ -57,16 +57,24 @@ impl Fixture {
 
     /// Of a release whose name and namespace are not the default ones, with instances and policies.
     fn of_chart(test: &str) -> Option<Self> {
+        let values = json!({"instances": {"enabled": true}, "policies": {"enabled": true}});
+        Self::of_values(test, &values)
+    }
+
+    /// Of a release with these values, in a cluster with the definitions of the Gateway API.
+    pub(super) fn of_values(test: &str, values: &Value) -> Option<Self> {
         let helm = Helm::find(test)?;
         let found = deps::definitions().map(|dir| dir.join("gateway-api"));
         let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
         let release = Release { name: "edge", namespace: "gateways" };
-        let complete = helm.render(release, &json!({"certManager": {"enabled": true}}));
-        let values = json!({"instances": {"enabled": true}, "policies": {"enabled": true}});
-        let fixture = Self::start(test, helm.render(release, &values), &complete)?;
+        let mut with_certificates = values.clone();
+        with_certificates["certManager"] = json!({"enabled": true});
+        let complete = helm.render(release, &with_certificates);
+        let fixture = Self::start(test, helm.render(release, values), &complete)?;
         let definitions = definitions.to_str().unwrap();
         fixture.cluster.kubectl(&["apply", "--server-side", "-f", definitions]).run_ok().unwrap();
-        ["referencegrants", "instances", "flowcontrolpolicies"].iter().for_each(|kind| fixture.cluster.wait_kind(kind));
+        let kinds = ["referencegrants", "gateways", "httproutes", "instances", "flowcontrolpolicies"];
+        kinds.iter().for_each(|kind| fixture.cluster.wait_kind(kind));
         Some(fixture)
     }
 
@@ -105,7 +113,7 @@ impl Fixture {
     }
 
     /// A Secret, as `kubectl create secret` makes it.
-    fn secret(&self, name: &str, identity: &Identity, ca: Option<&Ca>, label: Option<&str>) {
+    pub(super) fn secret(&self, name: &str, identity: &Identity, ca: Option<&Ca>, label: Option<&str>) {
         let mut data = json!({"tls.crt": identity.pem(), "tls.key": identity.key_pem()});
         if let Some(ca) = ca {
             data["ca.crt"] = json!(ca.pem());
@@ -135,7 +143,7 @@ impl Fixture {
         self.cluster.apply("settings", &changed.to_string());
     }
 
-    fn plane(&self, index: usize) -> Pod {
+    pub(super) fn plane(&self, index: usize) -> Pod {
         let http = self.place.planes[index];
         let replaced = [
             ("0.0.0.0:9443".to_owned(), format!("{}:{}", http.ip(), self.place.xds)),
@@ -147,7 +155,11 @@ impl Fixture {
     }
 
     fn gateway(&self) -> Pod {
-        let http = self.place.gateway;
+        self.envoy(&self.rendered.names.gateway(), "gateway-0", self.place.gateway)
+    }
+
+    /// A pod of a Deployment of Envoys, with its health page at an address.
+    pub(super) fn envoy(&self, deployment: &str, name: &str, http: SocketAddr) -> Pod {
         let admin = format!("--http-address={http}\n--admin-address={}", ports::free_address().unwrap());
         let replaced = [
             (".svc:9443".to_owned(), format!(".svc:{}", self.place.xds)),
@@ -155,13 +167,17 @@ impl Fixture {
             // No load balancer has to notice.
             ("--shutdown-delay=10s".to_owned(), "--shutdown-delay=1s".to_owned()),
         ];
-        let placed =
-            Placed { name: "gateway-0", replaced: &replaced, http, hosts: &self.place.hosts(&self.rendered.names) };
-        Pod::start(&self.cluster, &self.rendered, &self.rendered.names.gateway(), &placed)
+        let placed = Placed { name, replaced: &replaced, http, hosts: &self.place.hosts(&self.rendered.names) };
+        Pod::start(&self.cluster, &self.rendered, deployment, &placed)
     }
 
     /// The example, with this Kubernetes as its servers, and the Secrets to which it refers.
     fn apply_example(&self) {
+        self.apply_example_with(&json!({}));
+    }
+
+    /// The same, with labels.
+    pub(super) fn apply_example_with(&self, labels: &Value) {
         let user = |name: &str| self.cluster.kube.client_ca().issue(&CertSpec::client(name, [""; 0])).unwrap();
         let serving = self.serving_ca.issue(&CertSpec::server(NAME, [NAME])).unwrap();
         self.secret("prod-serving", &serving, None, Some(NAME));
@@ -173,6 +189,7 @@ impl Fixture {
         let mut example = documents(&std::fs::read_to_string(path).unwrap()).remove(0);
         let server = format!("https://{}", self.cluster.kube.address(0).unwrap());
         example["spec"]["servers"] = json!([{"endpoint": server}]);
+        example["metadata"]["labels"] = labels.clone();
         self.cluster.apply("example", &example.to_string());
         self.cluster.apply_rendered("target/impersonate");
     }
@@ -187,7 +204,7 @@ impl Fixture {
         all.iter().find(|one| one["type"] == kind).map(ToString::to_string).unwrap_or_default()
     }
 
-    fn wait(&self, kind: &str, words: &[&str]) {
+    pub(super) fn wait(&self, kind: &str, words: &[&str]) {
         wait::until_ok(kind, SOON, || {
             let told = self.condition(kind);
             if words.iter().any(|words| told.contains(words)) { Ok(()) } else { Err(told) }
@@ -228,9 +245,14 @@ impl Fixture {
     }
 
     fn whoami(&self) -> String {
+        self.whoami_at(self.place.listener, NAME)
+    }
+
+    /// The user that the cluster sees when alice asks for it by a host name.
+    pub(super) fn whoami_at(&self, address: SocketAddr, host: &str) -> String {
         let alice = self.cluster.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
-        let server = format!("https://{}", self.place.listener);
-        let kubeconfig = Kubeconfig::new(server).ca(&self.serving_ca).tls_server_name(NAME).identity(&alice);
+        let server = format!("https://{address}");
+        let kubeconfig = Kubeconfig::new(server).ca(&self.serving_ca).tls_server_name(host).identity(&alice);
         let path = kubeconfig.write(&self.cluster.run.join("alice")).unwrap();
         let told = self.cluster.kube.kubectl(&path).args(["auth", "whoami"]).json().unwrap();
         told["status"]["userInfo"]["username"].as_str().unwrap().to_owned()
@@ -288,7 +310,7 @@ fn metrics_are_complete(address: SocketAddr) {
     .unwrap();
 }
 
-fn is_confined(pod: &Pod) {
+pub(super) fn is_confined(pod: &Pod) {
     let account = |field: &str| account(pod.process.pid(), field);
     assert_eq!((account("CapEff"), account("NoNewPrivs")), ("0000000000000000".to_owned(), "1".to_owned()));
     assert_ne!(account("Uid").split(' ').next(), Some("0"));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::helm::{DEFAULT, Helm};
-use crate::deploy::rendered::Rendered;
+use crate::deploy::rendered::{ENVOYS, Rendered};
 
 /// Labels and annotations that only Helm needs.
 const HELMS_OWN: [&str; 5] = [
@@ -53,10 +53,20 @@ fn chart_renders_what_kustomize_builds() {
         "gateway": {"zones": true, "service": {"type": "LoadBalancer"}},
         "gatewayAPI": {"enabled": true}, "instances": {"enabled": true}, "policies": {"enabled": true},
     });
+    let envoys = json!({
+        "gatewayAPI": {"enabled": true}, "instances": {"enabled": true},
+        "certManager": {"enabled": true}, "monitoring": {"enabled": true},
+        "envoys": [
+            {"name": "edge", "gateway": "infra/edge", "ports": [443]},
+            {"name": "inner", "gateway": "infra/in.ner", "ports": [443]},
+            {"name": "team-a", "instance": "a"},
+        ],
+    });
     let rows = [
         (json!({}), "base"),
         (complete, "overlays/complete"),
         (components, "../../testenv/e2e/tests/kube/deploy/components"),
+        (envoys, ENVOYS),
     ];
     for (values, directory) in rows {
         let Some(built) = Rendered::of(directory) else { return };

@@ -54,11 +54,62 @@ fn values_are_refused_with_the_place_of_the_mistake() {
         ),
         (json!({"networkPolicies": {"apiservers": [{"cidr": "a: b"}]}}), "at '/networkPolicies/apiservers/0/cidr'"),
     ];
+    are_refused(&helm, &rows);
+}
+
+fn are_refused(helm: &Helm, rows: &[(Value, &str)]) {
     for (values, message) in rows {
-        let file = helm.file(&values);
+        let file = helm.file(values);
         let told = helm.refused(&["template", DEFAULT.name, &chart(), "-f", &file]);
         assert!(told.contains(message), "{values}: {told}");
     }
+}
+
+#[test]
+fn envoys_entries_are_refused_with_the_place_of_the_mistake() {
+    let Some(helm) = Helm::find("schema-envoys") else { return };
+    let entry = |fields: Value| json!({"envoys": [fields]});
+    let rows = [
+        (entry(json!({"instance": "a"})), "at '/envoys/0'"),
+        (entry(json!({"name": "a"})), "at '/envoys/0'"),
+        (entry(json!({"name": "a", "instance": "a", "gateway": "a/b", "ports": [443]})), "at '/envoys/0'"),
+        (entry(json!({"name": "a", "gateway": "a/b"})), "at '/envoys/0'"),
+        (entry(json!({"name": "a", "instance": "a", "ports": [443]})), "at '/envoys/0'"),
+        (entry(json!({"name": "a", "gateway": "a/b", "ports": []})), "at '/envoys/0/ports'"),
+        (entry(json!({"name": "a", "gateway": "a/b", "ports": [443, 443]})), "at '/envoys/0/ports'"),
+        (entry(json!({"name": "a", "gateway": "a/b", "ports": [9081]})), "at '/envoys/0/ports/0'"),
+        (entry(json!({"name": "a", "gateway": "edge", "ports": [443]})), "at '/envoys/0/gateway'"),
+        (entry(json!({"name": "a.b", "instance": "a"})), "at '/envoys/0/name'"),
+        (entry(json!({"name": "a", "instance": "a", "enabled": false})), "additional properties 'enabled' not allowed"),
+        (entry(json!({"name": "a", "instance": "a", "replicas": "3"})), "at '/envoys/0/replicas'"),
+        (
+            json!({"gateway": {"podLabels": {"portcullis.dev/envoys": "a"}}}),
+            "at '/gateway/podLabels/portcullis.dev~1envoys'",
+        ),
+    ];
+    are_refused(&helm, &rows);
+}
+
+/// By the templates: a schema compares no values.
+#[test]
+fn envoys_entries_are_refused_if_others_contradict_them() {
+    let Some(helm) = Helm::find("contradictions") else { return };
+    let enabled = |entries: Value| json!({"instances": {"enabled": true}, "envoys": entries});
+    let long = "a".repeat(40);
+    let rows = [
+        (json!({"envoys": [{"name": "a", "instance": "a"}]}), "a is of an Instance, which needs instances.enabled"),
+        (
+            json!({"envoys": [{"name": "a", "gateway": "b/c", "ports": [443]}]}),
+            "a is of a Gateway, which needs gatewayAPI.enabled",
+        ),
+        (enabled(json!([{"name": "a", "instance": "a"}, {"name": "a", "instance": "b"}])), "the name a is there twice"),
+        (
+            enabled(json!([{"name": "a", "instance": "a", "xdsSecret": "portcullis-gateway-xds"}])),
+            "a has the Secret portcullis-gateway-xds of others",
+        ),
+        (enabled(json!([{"name": long, "instance": "a"}])), "choose a shorter name"),
+    ];
+    are_refused(&helm, &rows);
 }
 
 #[test]

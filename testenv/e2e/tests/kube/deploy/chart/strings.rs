@@ -40,6 +40,11 @@ fn values(word: &str) -> Value {
     json!({
         "image": {"registry": word, "pullPolicy": word, "pullSecrets": [{"name": word}]},
         "settingsSecret": word, "controlPlane": plane, "gateway": gateway,
+        "gatewayAPI": {"enabled": true}, "instances": {"enabled": true},
+        "envoys": [
+            {"name": word, "instance": word},
+            {"name": format!("{word}-2"), "gateway": format!("{word}/{word}"), "ports": [443], "addresses": [word]},
+        ],
         "certManager": {"enabled": true, "issuerRef": {"kind": word, "name": word}, "duration": word},
         "monitoring": {"enabled": true, "labels": {"a": word}, "dashboardLabels": {"a": word}, "interval": word},
         "networkPolicies": {"monitoringNamespace": word, "apiservers": [{"cidr": word, "except": [word]}],

@@ -14,7 +14,7 @@ const POD: &str = "/spec/template/spec";
 type Row = (Value, Vec<(&'static str, &'static str, String, Value)>);
 
 fn rows() -> Vec<Row> {
-    vec![workloads(), scaled(), placed(), exposed(), keyed(), by_name(), divided(), watched(), shut()]
+    vec![workloads(), scaled(), placed(), exposed(), keyed(), by_name(), divided(), watched(), shut(), grouped()]
 }
 
 fn at(path: &str) -> String {
@@ -192,6 +192,40 @@ fn shut() -> Row {
     (json!({"networkPolicies": policies}), made)
 }
 
+/// An entry is laid over the values of `gateway`, but for the Secret.
+fn grouped() -> Row {
+    let service = json!({"type": "LoadBalancer", "annotations": {"scheme": "internal"}});
+    let values = json!({
+        "gatewayAPI": {"enabled": true}, "instances": {"enabled": true}, "certManager": {"enabled": true},
+        "monitoring": {"enabled": true},
+        "gateway": {"replicas": 3, "xdsSecret": "own", "podLabels": {"cost": "platform"}, "service": {"annotations": {"lb": "nlb"}}},
+        "envoys": [
+            {"name": "edge", "gateway": "infra/edge", "ports": [443, 8443], "addresses": ["192.0.2.7"],
+                "autoscaling": {"enabled": true}, "service": service, "image": {"tag": "2.0"}},
+            {"name": "team-a", "instance": "a", "listener": {"port": 7443, "tunnel": {"port": 8443}}, "xdsSecret": "keys"},
+        ],
+    });
+    let (edge, team) = ("-envoys-edge", "-envoys-team-a");
+    let made = vec![
+        ("Deployment", edge, "/spec/replicas".into(), Value::Null),
+        ("HorizontalPodAutoscaler", edge, "/spec/scaleTargetRef/name".into(), json!("portcullis-envoys-edge")),
+        ("Deployment", edge, at("/containers/0/args/1"), json!("--gateway=infra/edge")),
+        ("Deployment", edge, at("/containers/0/args/2"), json!("--gateway-address=192.0.2.7")),
+        ("Deployment", edge, at("/containers/0/image"), json!("portcullis.invalid/gateway:2.0")),
+        ("Deployment", edge, at("/volumes/0/secret/secretName"), json!("portcullis-envoys-xds-edge")),
+        ("Deployment", edge, "/spec/template/metadata/labels/cost".into(), json!("platform")),
+        ("Service", edge, "/metadata/annotations".into(), json!({"lb": "nlb", "scheme": "internal"})),
+        ("Deployment", team, "/spec/replicas".into(), json!(3)),
+        ("Deployment", team, at("/containers/0/args/1"), json!("--instance=a")),
+        ("Deployment", team, at("/containers/0/ports/0/containerPort"), json!(7443)),
+        ("Deployment", team, at("/volumes/0/secret/secretName"), json!("keys")),
+        ("Service", team, "/spec/ports/1/port".into(), json!(8443)),
+        ("Certificate", "-envoys-xds-team-a", "/spec/secretName".into(), json!("keys")),
+        ("Certificate", "-gateway-xds", "/spec/secretName".into(), json!("own")),
+    ];
+    (values, made)
+}
+
 fn check(rendered: &Rendered, (values, made): &Row) {
     for (kind, end, path, expected) in made {
         let object = rendered.get(kind, &format!("{}{end}", rendered.names.prefix));
@@ -244,6 +278,9 @@ fn chart_values_leave_objects_out() {
         }
         assert_eq!(rendered.all("Deployment").count(), 2);
     }
+    let rendered = helm.render(DEFAULT, &json!({"gateway": {"enabled": false}, "certManager": {"enabled": true}}));
+    let is_of_gateways = |one: &&Value| one["metadata"]["name"].as_str().unwrap().contains("-gateway");
+    assert_eq!(rendered.objects.iter().find(is_of_gateways), None);
     let rendered = helm.render(DEFAULT, &json!({"networkPolicies": {"defaultDeny": false}}));
     assert!(rendered.all("NetworkPolicy").all(|one| one["spec"]["podSelector"] != json!({})));
 }
