@@ -1,0 +1,40 @@
+use std::fs;
+
+use portcullis_harness::{Error, Result, project_root};
+
+/// The commands of a section of a page, in order: its indented code, with the lines that a backslash continues. `heading` is the
+/// whole line; the section ends at the next heading. None if the page has no such line.
+///
+/// # Errors
+/// [`Error::File`] if the page cannot be read.
+pub fn documented_commands(page: &str, heading: &str) -> Result<Vec<String>> {
+    let path = project_root().join(page);
+    let text = fs::read_to_string(&path).map_err(Error::file("reading", &path))?;
+    Ok(commands_below(&text, heading))
+}
+
+fn commands_below(text: &str, heading: &str) -> Vec<String> {
+    let section = text.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with('#'));
+    let mut commands = Vec::new();
+    let mut begun = String::new();
+    for line in section.filter(|line| line.starts_with("    ")) {
+        begun += line.trim().trim_end_matches('\\');
+        if !line.ends_with('\\') {
+            commands.push(std::mem::take(&mut begun));
+        }
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::commands_below;
+
+    #[test]
+    fn commands_are_the_indented_code_of_a_section() {
+        let page = "# One\n\n    first\n\n## Two\n\n1. Text:\n\n       a | b # c\n       d \\\n           e\n\n   More text.\n\n    f\n# Three\n    g\n";
+        assert_eq!(commands_below(page, "## Two"), ["a | b # c", "d e", "f"]);
+        assert_eq!(commands_below(page, "# One"), ["first"]);
+        assert!(commands_below(page, "## Three").is_empty());
+    }
+}
