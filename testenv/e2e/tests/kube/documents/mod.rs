@@ -2,5 +2,6 @@
 //! a user.
 
 mod add_a_cluster;
+mod back_up;
 mod gateway_api;
 mod walkthrough;
