@@ -1,16 +1,14 @@
-use std::fs;
+use std::{fs, io};
 
-use portcullis_harness::{Error, Result, project_root};
+use portcullis_harness::project_root;
 
 /// The commands of a section of a page, in order: its indented code, with the lines that a backslash continues. `heading` is the
 /// whole line; the section ends at the next heading. None if the page has no such line.
 ///
 /// # Errors
-/// [`Error::File`] if the page cannot be read.
-pub fn documented_commands(page: &str, heading: &str) -> Result<Vec<String>> {
-    let path = project_root().join(page);
-    let text = fs::read_to_string(&path).map_err(Error::file("reading", &path))?;
-    Ok(commands_below(&text, heading))
+/// That of the file system, if the page cannot be read.
+pub fn documented_commands(page: &str, heading: &str) -> io::Result<Vec<String>> {
+    Ok(commands_below(&fs::read_to_string(project_root().join(page))?, heading))
 }
 
 fn commands_below(text: &str, heading: &str) -> Vec<String> {
