@@ -2,8 +2,8 @@ use std::{fs, io};
 
 use portcullis_harness::project_root;
 
-/// The commands of a section of a page, in order: its indented code, with the lines that a backslash continues. `heading` is the
-/// whole line; the section ends at the next heading. None if the page has no such line.
+/// The commands of a section of a page, in order: its code that is indented, or fenced without a language, with the lines that a
+/// backslash continues. `heading` is the whole line; the section ends at the next heading. None if the page has no such line.
 ///
 /// # Errors
 /// That of the file system, if the page cannot be read.
@@ -13,9 +13,15 @@ pub fn documented_commands(page: &str, heading: &str) -> io::Result<Vec<String>>
 
 fn commands_below(text: &str, heading: &str) -> Vec<String> {
     let section = text.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.starts_with('#'));
-    let mut commands = Vec::new();
-    let mut begun = String::new();
-    for line in section.filter(|line| line.starts_with("    ")) {
+    let (mut commands, mut begun, mut fence) = (Vec::new(), String::new(), None);
+    for line in section {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            fence = fence.is_none().then_some(language);
+            continue;
+        }
+        if fence.map_or(!line.starts_with("    "), |language| !language.is_empty()) {
+            continue;
+        }
         begun += line.trim().trim_end_matches('\\');
         if !line.ends_with('\\') {
             commands.push(std::mem::take(&mut begun));
@@ -29,10 +35,11 @@ mod tests {
     use super::commands_below;
 
     #[test]
-    fn commands_are_the_indented_code_of_a_section() {
-        let page = "# One\n\n    first\n\n## Two\n\n1. Text:\n\n       a | b # c\n       d \\\n           e\n\n   More text.\n\n    f\n# Three\n    g\n";
+    fn commands_are_the_code_of_a_section() {
+        let page = "# Zero\n```\nfenced\n```\n```yaml\nspec:\n    a: 1\n```\n    more\n# One\n\n    first\n\n## Two\n\n1. Text:\n\n       a | b # c\n       d \\\n           e\n\n   More text.\n\n    f\n# Three\n    g\n";
         assert_eq!(commands_below(page, "## Two"), ["a | b # c", "d e", "f"]);
+        assert_eq!(commands_below(page, "# Zero"), ["fenced", "more"]);
         assert_eq!(commands_below(page, "# One"), ["first"]);
-        assert!(commands_below(page, "## Three").is_empty());
+        assert!(commands_below(page, "## No such heading").is_empty());
     }
 }

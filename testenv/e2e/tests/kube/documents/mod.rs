@@ -4,4 +4,5 @@
 mod add_a_cluster;
 mod back_up;
 mod gateway_api;
+mod roles;
 mod walkthrough;
