@@ -64,7 +64,7 @@ fn wait_at_cluster(gateway: &HttpsSite, is_served: bool) {
 }
 
 #[test]
-fn host_name_of_a_cluster_is_no_routes() {
+fn route_gets_no_host_name_of_a_cluster() {
     let Some(gateway) = HttpsSite::start("gateway-cluster-names") else { return };
     let ordinary = gateway.envoy("ordinary", &[]);
     let _edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
@@ -103,7 +103,7 @@ fn host_name_of_a_cluster_is_no_routes() {
 }
 
 #[test]
-fn host_name_of_two_tenants_leads_to_the_first_alone() {
+fn host_name_of_two_tenants_leads_to_its_owner_alone() {
     let Some(gateway) = HttpsSite::start("gateway-route-names") else { return };
     let fixture = &gateway.site.fixture;
     fixture.admin(&["create", "namespace", "guest"]);
