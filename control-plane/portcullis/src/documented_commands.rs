@@ -98,7 +98,7 @@ fn of_this_program(mut words: Vec<String>) -> Option<Vec<String>> {
 }
 
 /// Reads a text line by line, with its state between two lines.
-struct Reader<'a> {
+struct PageReader<'a> {
     name: &'a str,
     indent: &'a str,
     found: Vec<Documented>,
@@ -111,7 +111,7 @@ struct Reader<'a> {
     sentence: String,
 }
 
-impl Reader<'_> {
+impl PageReader<'_> {
     fn line(&mut self, number: usize, line: &str) {
         if let Some(language) = line.trim_start().strip_prefix("```") {
             self.fence = self.fence.is_none().then(|| language.to_owned());
@@ -153,7 +153,7 @@ impl Reader<'_> {
 fn documented(name: &str, text: &str, indent: &str) -> Vec<Documented> {
     let (found, fence, is_session) = (Vec::new(), None, false);
     let (continued, sentence) = (String::new(), String::new());
-    let mut reader = Reader { name, indent, found, fence, is_session, continued, sentence };
+    let mut reader = PageReader { name, indent, found, fence, is_session, continued, sentence };
     for (line, number) in text.lines().chain([""]).zip(1..) {
         reader.line(number, line);
     }
