@@ -64,7 +64,7 @@ test-onboard: ## Run the tests of portcullis onboard and offboard, with a real k
 	$(MAKE) --no-print-directory module build
 	CI=true $(SCRIPTS)/run-tests --part onboard
 
-test-objects: ## Run the tests of objects in a kube-apiserver: how they are read, and their status
+test-objects: ## Run the tests of objects in a kube-apiserver (how they are read, their status), and of commands of the documents
 	@$(SCRIPTS)/install-envoy
 	$(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module build

@@ -16,6 +16,8 @@ mod crd;
 mod diff;
 mod display_text;
 mod divided_objects;
+#[cfg(test)]
+mod documented_commands;
 mod explain;
 mod freeze;
 mod gateway_objects;

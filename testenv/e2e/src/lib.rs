@@ -7,6 +7,7 @@
 //! tests themselves are in `tests/`.
 
 mod agent_site;
+mod documented_commands;
 mod envoy_gateway;
 mod gateway;
 mod ingress;
@@ -20,6 +21,7 @@ mod report_console;
 mod secrets;
 
 pub use agent_site::{AgentSite, AgentSiteSetup, xds_client_flags, xds_server_flags};
+pub use documented_commands::documented_commands;
 pub use envoy_gateway::{EnvoyGatewaySite, render_envoy_gateway};
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};

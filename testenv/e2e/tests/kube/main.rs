@@ -16,6 +16,7 @@ mod credentials;
 mod declared;
 mod default_client_ca;
 mod deploy;
+mod documents;
 mod envoy_gateway;
 mod fair;
 mod fixture;

@@ -4,28 +4,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use portcullis_e2e::{allow_all, default_certificate, settings};
+use portcullis_e2e::{allow_all, default_certificate, documented_commands, settings};
 use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
-use portcullis_harness::{deps, ports, project_root, wait};
+use portcullis_harness::{deps, ports, wait};
 use serde_json::{Value, json};
 
 use crate::access_log::lines_of;
 use crate::agent::fixture::{AgentFixture, SOON};
 use crate::fixture::{NAME, PODS, ROBOT};
 
-/// Code in a list of steps.
-const INDENT: &str = "        ";
+const HEADING: &str = "### A dangerous change, step by step";
 const EDITOR: &str = "vi ";
-
-/// The commands, in order.
-fn commands() -> Vec<String> {
-    let text = std::fs::read_to_string(project_root().join("docs/operations.md")).unwrap();
-    let (_, section) = text.split_once("### A dangerous change, step by step\n").unwrap();
-    let (section, _) = section.split_once("\n### ").unwrap();
-    section.lines().filter_map(|line| line.strip_prefix(INDENT)).map(str::to_owned).collect()
-}
 
 /// An operator in front of a control plane and a gateway with its agent.
 struct Operator {
@@ -54,7 +45,8 @@ impl Operator {
         options.envoy_flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
         let agent = Agent::start(fixture.run.path(), "envoy-0", &options).unwrap();
         agent.wait_ready(SOON).unwrap();
-        Operator { agent, plane, address, directory, commands: commands().into_iter(), fixture }
+        let commands = documented_commands("docs/operations.md", HEADING).unwrap().into_iter();
+        Operator { agent, plane, address, directory, commands, fixture }
     }
 
     /// Runs the next command of the document, which begins with these words; its output, and how it ended.

@@ -32,7 +32,7 @@ pub(super) struct HttpsSite {
 }
 
 /// A rule that leads to the cluster, with more fields.
-fn rules(cluster: &str, more: &Value) -> Value {
+pub(super) fn rules(cluster: &str, more: &Value) -> Value {
     let mut rule = json!({"backendRefs": [{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": cluster}]});
     rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!([rule])

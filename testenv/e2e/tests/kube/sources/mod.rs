@@ -8,6 +8,7 @@ mod gateway_api;
 mod gateway_envoys;
 mod gateway_frontend;
 mod gateway_health;
+mod gateway_host_names;
 mod gateway_https;
 mod gateway_https_edits;
 mod gateway_label_edits;
