@@ -43,7 +43,19 @@ pub struct Note {
     pub message: String,
 }
 
+/// Conditions that nothing is known of, by type and reason.
+const UNKNOWN: [(&str, &str); 2] = [("Accepted", "Pending"), ("SupportedVersion", "VersionNotRead")];
+
 impl ConditionVerdict {
+    /// The status as it is written. One that is neither `True` nor `False` does not hold either.
+    pub fn written_status(&self) -> &'static str {
+        match self.status {
+            true => "True",
+            false if UNKNOWN.contains(&(self.kind, self.reason)) => "Unknown",
+            false => "False",
+        }
+    }
+
     pub(crate) fn holds(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind, status: true, reason, message: bounded(&message.into()) }
     }

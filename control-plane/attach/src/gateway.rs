@@ -56,7 +56,10 @@ pub(crate) fn referred_contents(
     former: &FormerCertificates,
 ) -> ReferredContents {
     let classes: BTreeSet<&str> = own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
-    let is_own = |gateway: &&Gateway| classes.contains(gateway.spec.gateway_class_name.as_str());
+    let is_own = |gateway: &&Gateway| {
+        classes.contains(gateway.spec.gateway_class_name.as_str())
+            || is_orphan(&ObjectName::of(&gateway.metadata), objects)
+    };
     let mut gateways: Vec<&Gateway> = objects.gateways.iter().filter(is_own).collect();
     gateways.sort_by_key(|gateway| CreationOrder::of(&gateway.metadata));
     let mut contents = ReferredContents::default();
@@ -90,7 +93,11 @@ fn refuse_parameters(reference: &ParametersReference, inventory: &Inventory) -> 
     }
 }
 
-/// Judges the Gateways of these classes. Others are another controller's.
+fn is_orphan(gateway: &ObjectName, objects: &GatewayObjects) -> bool {
+    objects.orphans.contains(gateway)
+}
+
+/// Judges the Gateways of these classes, and those whose class is gone. Others are another controller's.
 pub(crate) fn judge_gateways<'a>(
     objects: &'a GatewayObjects,
     classes: &[JudgedClass<'a>],
@@ -100,7 +107,10 @@ pub(crate) fn judge_gateways<'a>(
     let contents = referred_contents(objects, grants, &inventory.former_certificates);
     let classes: BTreeMap<&str, &JudgedClass<'a>> =
         classes.iter().map(|class| (class.class.metadata.name.as_str(), class)).collect();
-    let ours = |gateway: &'a Gateway| Some((gateway, *classes.get(gateway.spec.gateway_class_name.as_str())?));
+    let ours = |gateway: &'a Gateway| {
+        let class = classes.get(gateway.spec.gateway_class_name.as_str()).copied();
+        (class.is_some() || is_orphan(&ObjectName::of(&gateway.metadata), objects)).then_some((gateway, class))
+    };
     let mut judged: Vec<_> = objects
         .gateways
         .iter()
@@ -113,19 +123,19 @@ pub(crate) fn judge_gateways<'a>(
 
 fn judge<'a>(
     gateway: &'a Gateway,
-    class: &JudgedClass<'a>,
+    class: Option<&JudgedClass<'a>>,
     grants: &Grants<'_>,
     contents: &ReferredContents,
     inventory: &Inventory,
 ) -> JudgedGateway<'a> {
     let addresses = addresses(gateway);
-    let parameters = class.class.spec.parameters_ref.as_ref();
+    let parameters = class.and_then(|class| class.class.spec.parameters_ref.as_ref());
     JudgedGateway {
         name: ObjectName::of(&gateway.metadata),
         listeners: judge_listeners(gateway, grants, contents, inventory),
         settings: parameters.map(|reference| reference.name.as_str()),
         notes: notes(gateway),
-        refusal: class_refusal(class)
+        refusal: class_refusal(gateway, class)
             .or_else(|| Rejection::of_fields(&unsupported(gateway)))
             .or_else(|| own_parameters(gateway))
             .or_else(|| addresses.as_ref().err().cloned()),
@@ -134,7 +144,11 @@ fn judge<'a>(
     }
 }
 
-fn class_refusal(class: &JudgedClass<'_>) -> Option<Rejection> {
+fn class_refusal(gateway: &Gateway, class: Option<&JudgedClass<'_>>) -> Option<Rejection> {
+    let Some(class) = class else {
+        let message = format!("GatewayClass {} is not there", gateway.spec.gateway_class_name);
+        return Some(Rejection::new("Pending", message));
+    };
     let why = class.refusal.as_ref()?;
     let message = format!("GatewayClass {} is not accepted: {}", class.class.metadata.name, why.message);
     Some(Rejection::new("InvalidParameters", message))

@@ -27,6 +27,8 @@ pub struct GatewayObjects {
     pub grants: Vec<ReferenceGrant>,
     /// `KubernetesUpstreams`.
     pub upstreams: Vec<UpstreamObject>,
+    /// Gateways of this controller whose class is gone. They stay its own, and nothing of them is served.
+    pub orphans: BTreeSet<ObjectName>,
 }
 
 /// A `KubernetesUpstream`.

@@ -38,6 +38,7 @@ mod input;
 mod listener;
 mod name;
 mod name_budget;
+mod orphans;
 mod past;
 mod policy;
 mod redirect_budget;
@@ -61,6 +62,7 @@ pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, UpstreamState, Usability};
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
+pub use orphans::{has_own_conditions, without_own_conditions};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, ClosedDoors, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors,
     PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, UpstreamPolicies,
@@ -104,8 +106,10 @@ pub const CONTROLLER_NAME: &str = "portcullis.dev/gateway-controller";
 pub struct Attached {
     /// Classes of this controller, by name.
     pub classes: Vec<ClassVerdict>,
-    /// Gateways of these classes, by name.
+    /// Gateways of these classes, and [`GatewayObjects::orphans`], by name.
     pub gateways: Vec<GatewayVerdict>,
+    /// Gateways of other controllers' classes.
+    pub foreign: BTreeSet<ObjectName>,
     /// All routes, in order of creation. One without parents is not of this controller.
     pub routes: Vec<RouteVerdict>,
     /// All `KubernetesUpstreams`, by name.
@@ -164,6 +168,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         requested_clusters: routes.iter().flat_map(|route| &route.requested_clusters).cloned().collect(),
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
+        foreign: objects.of_other_controllers(),
         gateways: gateway_verdicts
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached, &inventory.door_policies))
             .collect(),

@@ -67,7 +67,7 @@ fn is_own(kind: &str) -> bool {
 }
 
 fn written(verdict: &ConditionVerdict, before: Option<&Value>, generation: Option<i64>, now: &str) -> Value {
-    let status = if verdict.status { "True" } else { "False" };
+    let status = verdict.written_status();
     let is_same = |before: &&Value| before.get("status").and_then(Value::as_str) == Some(status);
     let since = before.filter(is_same).and_then(|before| before.get("lastTransitionTime")?.as_str());
     let mut condition = json!({

@@ -11,6 +11,7 @@ mod hosts;
 mod listeners;
 mod moves;
 mod moves_properties;
+mod orphans;
 mod ownership;
 mod parents;
 mod properties;

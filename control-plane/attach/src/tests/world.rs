@@ -233,7 +233,6 @@ fn table(lines: &mut Vec<String>, listener: &str, table: &HostTable) {
 
 fn add(lines: &mut Vec<String>, of: &str, conditions: &[ConditionVerdict]) {
     for one in conditions {
-        let status = if one.status { "True" } else { "False" };
-        lines.push(format!("{of} {} {status} {}: {}", one.kind, one.reason, one.message));
+        lines.push(format!("{of} {} {} {}: {}", one.kind, one.written_status(), one.reason, one.message));
     }
 }

@@ -270,7 +270,7 @@ impl<'a> ObjectReport<'a> {
     /// none.
     fn add(&mut self, scope: &str, conditions: &[ConditionVerdict], path: &str) {
         for one in conditions {
-            let status = if one.status { "True" } else { "False" };
+            let status = one.written_status();
             // Of policies the message says which.
             let says = if one.kind.ends_with("PolicyAffected") { &one.message } else { one.reason };
             self.conditions.push(format!("{scope}{} {status} {says}", one.kind));

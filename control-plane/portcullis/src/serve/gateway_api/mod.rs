@@ -10,6 +10,7 @@ mod demand;
 mod former_doors;
 mod former_listeners;
 mod host_holders;
+mod own_gateways;
 mod programmed;
 mod read_pace;
 mod referred_names;
@@ -45,6 +46,7 @@ use content_reader::ContentReader;
 pub(super) use former_doors::FormerDoors;
 use former_listeners::FormerListeners;
 use host_holders::HostHolders;
+use own_gateways::OwnGateways;
 use referred_names::{ReferredNames, inventory, names};
 use secrets::GatewayContents;
 use statuses::{Judged, JudgedUids};
@@ -131,6 +133,7 @@ impl GatewayApi {
         let (mut former, mut former_doors) = (FormerListeners::default(), FormerDoors::default());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         let (mut upstreams, mut holders) = (KnownUpstreams::default(), HostHolders::default());
+        let mut own_gateways = OwnGateways::default();
         let mut counted = CountedVerdicts::new(Arc::clone(&self.metrics));
         loop {
             let objects = self.objects.borrow_and_update().clone();
@@ -159,7 +162,8 @@ impl GatewayApi {
                     None => {
                         // Thousands of routes take a while.
                         let of = Arc::clone(&objects);
-                        let Ok(read) = tokio::task::spawn_blocking(move || read_all(&of)).await else { return };
+                        let Ok(mut read) = tokio::task::spawn_blocking(move || read_all(&of)).await else { return };
+                        read.orphans = own_gateways.orphans(&read, &statuses);
                         Arc::new(read)
                     }
                 };
@@ -181,6 +185,7 @@ impl GatewayApi {
                 let Ok((newer, judged_uids, known)) = tokio::task::spawn_blocking(step).await else { return };
                 former.remember(&newer, |gateway: &ObjectName| of_gateways.get(gateway).cloned());
                 holders.remember(&newer.holders, leads);
+                own_gateways.remember(&newer, |gateway: &ObjectName| of_gateways.get(gateway).cloned());
                 (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
                 self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
                 judged = Some((objects, names));

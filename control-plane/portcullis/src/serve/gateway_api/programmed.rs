@@ -13,6 +13,8 @@ use super::super::gateway_views::ProgrammedState;
 const INVALID: &str = "it is not accepted";
 /// Most addresses of a status, by the definition of Gateways: with more the API server refuses it.
 const MAX_ADDRESSES: usize = 16;
+/// Why a listener of a Gateway that is not accepted is not programmed.
+const UNSERVED: &str = "nothing of its Gateway is served";
 /// Why an accepted listener without a usable certificate is not programmed.
 const NO_CERTIFICATE: &str = "it has no certificate that can be used";
 
@@ -72,10 +74,11 @@ impl<'a> Programmed<'a> {
 
     /// The conditions of a listener.
     pub(super) fn listener(&self, listener: &ListenerVerdict) -> Vec<ConditionVerdict> {
-        let mut served = self.served.iter().flat_map(|served| &served.listeners);
-        let closed = match served.find(|one| one.name == listener.name) {
-            Some(served) => self.closed_because(served),
-            None => Some(NO_CERTIFICATE),
+        let served = self.served.map(|served| served.listeners.iter().find(|one| one.name == listener.name));
+        let closed = match served {
+            Some(Some(served)) => self.closed_because(served),
+            Some(None) => Some(NO_CERTIFICATE),
+            None => Some(UNSERVED),
         };
         let refusal = closed.map(|why| ("Pending", why.to_owned())).or_else(|| self.refusal());
         with_programmed(&listener.conditions, refusal)
@@ -99,11 +102,14 @@ impl<'a> Programmed<'a> {
 }
 
 fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str, String)>) -> Vec<ConditionVerdict> {
-    let is_accepted = verdicts.iter().any(|one| one.kind == "Accepted" && one.status);
-    let (status, reason, message) = match refusal {
+    let accepted = verdicts.iter().find(|one| one.kind == "Accepted");
+    let is_accepted = accepted.is_some_and(|one| one.status);
+    let pending = accepted.filter(|one| one.reason == "Pending");
+    let (status, reason, message) = match (pending, refusal) {
+        (Some(pending), _) => (false, pending.reason, pending.message.clone()),
         _ if !is_accepted => (false, "Invalid", INVALID.to_owned()),
-        Some((reason, message)) => (false, reason, message),
-        None => (true, "Programmed", String::new()),
+        (None, Some((reason, message))) => (false, reason, message),
+        (None, None) => (true, "Programmed", String::new()),
     };
     let programmed = ConditionVerdict { kind: "Programmed", status, reason, message };
     verdicts.iter().cloned().chain([programmed]).collect()

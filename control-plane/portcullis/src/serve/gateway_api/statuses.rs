@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use portcullis_attach::{
     Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
-    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
+    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents, without_own_conditions,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
@@ -56,7 +56,8 @@ impl<'a> Judged<'a> {
 }
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
-/// about the version of the definitions. An object that took the place of a judged one has none.
+/// about the version of the definitions. An object that took the place of a judged one has none. A Gateway whose class is another
+/// controller's by now loses the conditions of this controller's own domain, and keeps everything else.
 pub(super) fn statuses<'a>(
     judged: Judged<'a>,
     supported: Option<&'a ConditionVerdict>,
@@ -81,6 +82,11 @@ pub(super) fn statuses<'a>(
         let written = gateway_status(gateway, programmed, status(&key)?, now);
         Some((key, written))
     });
+    let left = attached.foreign.iter().filter_map(move |name| {
+        let key = key(WatchedKind::Gateway, name);
+        let lists = without_own_conditions(&status(&key)?.status)?;
+        Some((key, lists))
+    });
     let routes = attached.routes.iter().filter_map(move |route| {
         let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
@@ -96,7 +102,7 @@ pub(super) fn statuses<'a>(
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
-    classes.chain(gateways).chain(routes).chain(upstreams)
+    classes.chain(gateways).chain(left).chain(routes).chain(upstreams)
 }
 
 /// The kind of a route among those that are watched.
@@ -171,6 +177,15 @@ mod tests {
     }
 
     fn attached() -> Attached {
+        attach(&objects(), &inventory())
+    }
+
+    fn inventory() -> Inventory {
+        let clusters = [("c".to_owned(), [].into())].into();
+        Inventory { is_complete: true, home_namespace: "infra".to_owned(), clusters, ..Inventory::default() }
+    }
+
+    fn objects() -> GatewayObjects {
         let listeners = json!([
             {"name": "a", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}},
             {"name": "b", "port": 80, "protocol": "UDP"},
@@ -186,8 +201,7 @@ mod tests {
         ];
         let mut objects = GatewayObjects::default();
         documents.iter().for_each(|document| objects.add(read_object(document).unwrap()));
-        let inventory = Inventory { is_complete: true, home_namespace: "infra".to_owned(), ..Inventory::default() };
-        attach(&objects, &Inventory { clusters: [("c".to_owned(), [].into())].into(), ..inventory })
+        objects
     }
 
     fn stored(status: &Value) -> StoredStatuses {
@@ -255,6 +269,47 @@ mod tests {
         assert_eq!(reason(&gateway["listeners"][1]["conditions"], "Programmed"), "False Invalid");
         assert_eq!(gateway["listeners"][0]["attachedRoutes"], 1);
         assert_eq!(reason(&found[2].1["parents"][0]["conditions"], "Accepted"), "True Accepted");
+    }
+
+    #[test]
+    fn gateway_of_an_absent_class_is_not_programmed() {
+        let mut objects = objects();
+        objects.classes.clear();
+        objects.orphans = [ObjectName::new("infra", "x")].into();
+        let (attached, stored) =
+            (attach(&objects, &inventory()), stored(&json!({"addresses": [{"value": "192.0.2.1"}]})));
+        let uids = judged();
+        let judged = no_envoy(&attached, &uids);
+        let found: Vec<(ObjectKey, Value)> = statuses(judged, None, &stored, NOW).collect();
+        assert_eq!(found[0].0.kind, WatchedKind::Gateway, "no class has a status");
+        let told = |part: &Value| {
+            let all = part["conditions"].as_array().unwrap().iter();
+            let own = all.filter(|one| one["type"] == "Programmed" || one["reason"] == "Pending");
+            own.map(|one| format!("{} {} {}", one["type"], one["status"], one["message"]).replace('"', "")).collect()
+        };
+        let at_gateway: Vec<String> = told(&found[0].1);
+        let why = "GatewayClass x is not there";
+        assert_eq!(at_gateway, [format!("Accepted Unknown {why}"), format!("Programmed False {why}")]);
+        let at_listener: Vec<String> = told(&found[0].1["listeners"][0]);
+        assert_eq!(at_listener, ["Programmed False nothing of its Gateway is served"]);
+        assert_eq!(found[0].1["addresses"], json!([]));
+        assert!(counts(judged).listed().contains(&"Gateway Accepted 1".to_owned()), "{:?}", counts(judged).listed());
+    }
+
+    #[test]
+    fn gateway_of_another_controller_loses_own_conditions_alone() {
+        let mut objects = objects();
+        objects.classes[0].spec.controller_name = "example.com/other".to_owned();
+        let attached = attach(&objects, &inventory());
+        let (own, other) = (json!({"type": "portcullis.dev/DispatchPolicyAffected"}), json!({"type": "Accepted"}));
+        let uids = judged();
+        let written = |status: &Value| -> Vec<(ObjectKey, Value)> {
+            statuses(no_envoy(&attached, &uids), None, &stored(status), NOW).collect()
+        };
+        let found = written(&json!({"conditions": [own, other], "listeners": [{"name": "a", "conditions": [other]}]}));
+        let gateway = key(WatchedKind::Gateway, &ObjectName::new("infra", "x"));
+        assert_eq!(found, [(gateway, json!({"conditions": [other]}))]);
+        assert_eq!(written(&json!({"conditions": [other]})), []);
     }
 
     #[test]
