@@ -38,8 +38,7 @@ impl RouteVerdict {
         served: impl Fn(&ObjectName) -> Option<&'a ServedGateway>,
     ) -> Self {
         let parents = self.parents.iter().map(|parent| {
-            let namespace = parent.parent.namespace.as_deref().unwrap_or(&self.name.namespace);
-            let gateway = served(&ObjectName::new(namespace, &parent.parent.name));
+            let gateway = served(&self.parent_gateway(parent));
             gateway.and_then(|gateway| self.closed_at(parent, gateway, closures)).unwrap_or_else(|| parent.clone())
         });
         Self { parents: parents.collect(), ..self.clone() }

@@ -43,6 +43,7 @@ mod past;
 mod policy;
 mod redirect_budget;
 mod redirects;
+mod refusals;
 mod route;
 mod route_parents;
 mod served;

@@ -41,7 +41,7 @@ impl InstanceVerdict {
             counts: InstanceCounts {
                 gateways: count(|kind| kind == MemberKind::Gateway),
                 clusters: count(|kind| kind == MemberKind::UpstreamCluster),
-                envoys: 0,
+                ..InstanceCounts::default()
             },
         }
     }

@@ -92,6 +92,24 @@ fn conflict_names_the_older_instance_in_both_orders() {
 }
 
 #[test]
+fn instances_without_a_time_have_a_note_about_their_order() {
+    let dated = |name: &str| instance(name, 1, &team("a"));
+    let undated = |name: &str| dated(name).replace(", creationTimestamp: '2026-01-01T00:00:01Z'", "");
+    let end = "no creationTimestamp: ";
+    for (one, other, expected) in [
+        (undated("x"), undated("y"), Some(format!("Instances x and y have {end}x has"))),
+        (dated("x"), undated("y"), Some(format!("Instance y has {end}x has"))),
+        (undated("x"), dated("y"), Some(format!("Instance x has {end}y has"))),
+        (dated("x"), dated("y"), None),
+    ] {
+        let (_, lines) = check(&[&one, &other, CLUSTER]);
+        let found: Vec<&String> = lines.iter().filter(|line| line.contains(end)).collect();
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{}", lines.join("\n"));
+        assert!(expected.is_none_or(|expected| found[0].contains(&expected)), "{found:?}");
+    }
+}
+
+#[test]
 fn instance_that_is_wrong_is_refused_with_its_field() {
     let settings =
         "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: s}\nspec: {instance: edge}\n";

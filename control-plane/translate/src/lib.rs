@@ -41,7 +41,7 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
-pub use backend::{NO_REQUESTS, ResolvedUpstream, ServicePort, ServiceServers, passage_diagnosis};
+pub use backend::{NO_REQUESTS, ResolvedUpstream, ServicePort, ServiceServers, owner_at_gateways, passage_diagnosis};
 pub use checked_cluster::ClientCaCheck;
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use document_parts::{PartedTranslation, Parts};
@@ -50,7 +50,7 @@ pub use filter_build::{FilterBuild, UnknownBuild};
 pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters, translate_gateways};
 pub use gateway_secrets::GatewaySecrets;
 pub use generation::{cluster_word, object_word};
-pub use listener::only_cluster;
+pub use listener::{gateway_listener_port, only_cluster};
 pub use names::{ResourceNames, place_of_routes};
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};

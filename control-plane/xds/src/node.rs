@@ -85,7 +85,7 @@ impl Views for OneView {
 const MAX_TEXT: usize = 1_024;
 
 impl NodeInfo {
-    /// Its name: what is kept of it is kept under this name ([`crate::Registry::view_progress`]).
+    /// Its name: what is kept of it is kept under this name ([`crate::Registry::view_refusals`]).
     pub fn name(&self) -> String {
         node_name(&self.membership, &self.id)
     }
@@ -123,6 +123,15 @@ pub struct Refused {
     pub owner: Option<String>,
     /// Whether all others are served without it, see [`crate::Resource::optional`].
     pub is_optional: bool,
+}
+
+/// The resources of a view that a node refuses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRefusals {
+    /// Whether it has not acknowledged all others yet.
+    pub is_pending: bool,
+    /// The resources.
+    pub refused: Vec<Refused>,
 }
 
 /// The progress of two together: a refusal counts before a pending resource.

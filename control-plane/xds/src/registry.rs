@@ -8,7 +8,7 @@ use crate::changed_names::ChangedNames;
 use crate::delta::TypeStatus;
 use crate::lock::lock;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
-use crate::node::{Refused, RejectedNode, View};
+use crate::node::{NodeRefusals, Refused, RejectedNode, View};
 use crate::open_streams::{OpenStream, OpenStreams, SharedStream, add};
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
@@ -114,12 +114,24 @@ impl Registry {
         OpenStreams(open)
     }
 
-    /// The progress of every connected node of a view with all of that view in `snapshot`.
-    pub fn view_progress(&self, snapshot: &Snapshot, view: &View) -> BTreeMap<String, GatewayProgress> {
-        self.progress_of_views(snapshot, |one| one == view).remove(view).unwrap_or_default()
+    /// The resources of a view in `snapshot` that each connected node of it refuses, and whether it has the rest.
+    pub fn view_refusals(&self, snapshot: &Snapshot, view: &View) -> BTreeMap<String, NodeRefusals> {
+        let mut nodes: BTreeMap<String, NodeRefusals> = BTreeMap::new();
+        let Some(snapshot) = snapshot.view(view) else { return nodes };
+        let open = self.open_streams(&lock(&self.streams));
+        for OpenStream { name, stream, .. } in open.into_iter().filter(|one| one.view == *view) {
+            let stream = lock(&stream);
+            if !stream.node().is_empty() {
+                let NodeRefusals { is_pending, refused } = stream.refusals(snapshot);
+                let known = nodes.entry(name).or_default();
+                known.is_pending |= is_pending;
+                known.refused.extend(refused);
+            }
+        }
+        nodes
     }
 
-    /// The same of all views that are meant.
+    /// The progress of every connected node of the views that are meant, each with all of its view in `snapshot`.
     pub fn progress_of_views(
         &self,
         snapshot: &Snapshot,

@@ -186,6 +186,7 @@ fn instance_columns() -> Value {
         number("Gateways", "gateways"),
         number("Clusters", "clusters"),
         number("Envoys", "envoys"),
+        number("GatewayEnvoys", "gatewayEnvoys"),
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Conflicts", "type": "string", "priority": 1, "jsonPath": condition("Conflicted", "message")},

@@ -109,14 +109,16 @@ pub(super) fn instance_status() -> Value {
             "conditions": {
                 "type": "array",
                 "description": "`Accepted`: the object is valid. `Conflicted`: it selects gateways or clusters that belong to another \
-                    instance, which the message names; it does not get these. `Ready`: all its Envoys have acknowledged what belongs to it.",
+                    instance, which the message names; it does not get these. `Ready`: all its Envoys have acknowledged what belongs to it; \
+                    without any, and without `UpstreamClusters`, all those of its Gateways.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition("`Accepted`, `Conflicted` or `Ready`."),
             },
             "gateways": count("Number of Gateways of the Gateway API that belong to it."),
             "clusters": count("Number of `UpstreamClusters` that belong to it."),
-            "envoys": count("Number of its Envoys that are connected to the control plane which writes the status."),
+            "envoys": count("Number of its own Envoys that are connected to the control plane which writes the status."),
+            "gatewayEnvoys": count("Number of Envoys of its Gateways that are connected there."),
         },
     })
 }

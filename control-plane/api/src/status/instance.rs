@@ -26,8 +26,10 @@ pub struct InstanceCounts {
     pub gateways: usize,
     /// `UpstreamClusters`.
     pub clusters: usize,
-    /// Envoys that are connected to the control plane which counts them.
+    /// Envoys of its own that are connected to the control plane which counts them.
     pub envoys: usize,
+    /// Envoys of its Gateways that are connected there.
+    pub gateway_envoys: usize,
 }
 
 /// The facts about an `Instance` at one time.
@@ -39,10 +41,20 @@ pub struct InstanceFacts<'a> {
     pub conflicts: &'a str,
     /// The numbers of its members.
     pub counts: InstanceCounts,
-    /// Number of its Envoys that have acknowledged everything; `None` before there is anything to acknowledge.
+    /// Number of its own Envoys that have acknowledged everything; `None` before there is anything to acknowledge.
     pub acknowledged: Option<usize>,
-    /// The refusal of one of them, with its name; empty if none refuses anything.
+    /// Number of the Envoys of its Gateways that have acknowledged everything of their Gateway.
+    pub acknowledged_at_gateways: usize,
+    /// The refusal of one of those that decide about `Ready`, with its name; empty if none refuses anything.
     pub refusal: &'a str,
+}
+
+impl InstanceFacts<'_> {
+    /// Whether the Envoys of its Gateways decide about `Ready`: it has nothing that Envoys of its own would serve, and none of these. A
+    /// tenant runs them, and could otherwise hide that those of the instance are gone, or say that these refuse something.
+    pub fn is_of_gateways_alone(&self) -> bool {
+        self.counts.envoys == 0 && self.counts.clusters == 0
+    }
 }
 
 impl InstanceStatus {
@@ -65,25 +77,33 @@ fn conflicted_finding(facts: &InstanceFacts<'_>) -> Finding {
     Finding::new(ConditionType::Conflicted, status, reason, facts.conflicts)
 }
 
-/// Whether all its Envoys have acknowledged everything that belongs to it.
+/// Whether all Envoys that decide have acknowledged everything that belongs to it.
 fn ready_finding(facts: &InstanceFacts<'_>) -> Finding {
     let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
-    let all = facts.counts.envoys;
-    match facts.acknowledged {
+    let InstanceCounts { envoys, gateway_envoys, .. } = facts.counts;
+    let at_gateways = facts.acknowledged_at_gateways;
+    let (all, whose, beside) = match facts.is_of_gateways_alone() {
+        true => (gateway_envoys, "Envoys of its Gateways", String::new()),
+        false if gateway_envoys == 0 => (envoys, "Envoys", String::new()),
+        false => (envoys, "Envoys", format!(", {at_gateways} of {gateway_envoys} Envoys of its Gateways")),
+    };
+    let acknowledged = facts.acknowledged.map(|own| if facts.is_of_gateways_alone() { at_gateways } else { own });
+    let told = |count: usize| format!("{count} of {all} {whose} have acknowledged everything{beside}");
+    match acknowledged {
         _ if !facts.acceptance.accepted => {
             finding(State::False, "NotAccepted", "its newest version is not accepted".to_owned())
         }
         None => finding(State::Unknown, "NotServed", "nothing was served to its Envoys yet".to_owned()),
         _ if all == 0 => {
             let message = "no Envoy of it is connected to the control plane that writes this";
-            finding(State::False, "NoEnvoys", message.to_owned())
+            finding(State::False, "NoEnvoys", format!("{message}{beside}"))
         }
         Some(count) if count < all => {
             let refusal = if facts.refusal.is_empty() { String::new() } else { format!("; {}", facts.refusal) };
             let reason = if facts.refusal.is_empty() { "Pending" } else { "Refused" };
-            finding(State::False, reason, format!("{count} of {all} Envoys have acknowledged everything{refusal}"))
+            finding(State::False, reason, format!("{}{refusal}", told(count)))
         }
-        Some(_) => finding(State::True, "Ready", format!("{all} of {all} Envoys have acknowledged everything")),
+        Some(_) => finding(State::True, "Ready", told(all)),
     }
 }
 
@@ -97,7 +117,7 @@ mod tests {
         let refused = Acceptance { reason: "Invalid", message: "bad", ..Acceptance::default() };
         let facts = |envoys, acknowledged| InstanceFacts {
             acceptance: accepted,
-            counts: InstanceCounts { gateways: 1, clusters: 3, envoys },
+            counts: InstanceCounts { gateways: 1, clusters: 3, envoys, gateway_envoys: 0 },
             acknowledged,
             ..InstanceFacts::default()
         };
@@ -133,10 +153,47 @@ mod tests {
     }
 
     #[test]
+    fn envoys_of_gateways_decide_where_nothing_is_for_others() {
+        let no_own = "no Envoy of it is connected to the control plane that writes this";
+        // Clusters, its own Envoys and how many of them have everything, the same of those of its Gateways.
+        for (clusters, own, at_gateways, expected) in [
+            (0, (0, 0), (0, 0), ("NoEnvoys", no_own.to_owned())),
+            (0, (0, 0), (2, 2), ("Ready", "2 of 2 Envoys of its Gateways have acknowledged everything".to_owned())),
+            (0, (0, 0), (2, 1), ("Pending", "1 of 2 Envoys of its Gateways have acknowledged everything".to_owned())),
+            (3, (0, 0), (2, 2), ("NoEnvoys", format!("{no_own}, 2 of 2 Envoys of its Gateways"))),
+            (
+                0,
+                (1, 1),
+                (2, 0),
+                ("Ready", "1 of 1 Envoys have acknowledged everything, 0 of 2 Envoys of its Gateways".to_owned()),
+            ),
+            (
+                3,
+                (1, 0),
+                (2, 2),
+                ("Pending", "0 of 1 Envoys have acknowledged everything, 2 of 2 Envoys of its Gateways".to_owned()),
+            ),
+        ] {
+            let facts = InstanceFacts {
+                acceptance: Acceptance { accepted: true, reason: "Accepted", ..Acceptance::default() },
+                counts: InstanceCounts { gateways: 2, clusters, envoys: own.0, gateway_envoys: at_gateways.0 },
+                acknowledged: Some(own.1),
+                acknowledged_at_gateways: at_gateways.1,
+                ..InstanceFacts::default()
+            };
+            let status = InstanceStatus::of(&facts, Some(1), &[], &Timestamp::from_seconds(0));
+            let ready = &status.conditions[2];
+            assert_eq!((ready.reason.as_str(), ready.message.as_str()), (expected.0, expected.1.as_str()));
+        }
+    }
+
+    #[test]
     fn status_has_the_numbers_beside_the_conditions() {
-        let counts = InstanceCounts { gateways: 1, clusters: 2, envoys: 3 };
+        let counts = InstanceCounts { gateways: 1, clusters: 2, envoys: 3, gateway_envoys: 4 };
         let status = InstanceStatus { counts, ..InstanceStatus::default() };
-        let expected = serde_json::json!({"conditions": [], "gateways": 1, "clusters": 2, "envoys": 3});
+        let expected = serde_json::json!({
+            "conditions": [], "gateways": 1, "clusters": 2, "envoys": 3, "gatewayEnvoys": 4
+        });
         assert_eq!(serde_json::to_value(&status).unwrap(), expected);
     }
 

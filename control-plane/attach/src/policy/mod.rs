@@ -295,12 +295,24 @@ fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&P
     };
     let holder = ordered.get(*holder)?;
     let message = format!(
-        "{} {} comes first, by creation time, namespace and name, and {} there",
+        "{} {} comes first, by creation time, namespace and name, and {} there{}",
         holder.kind,
         holder.name(),
-        role.as_str()
+        role.as_str(),
+        undated(&[holder, policy])
     );
     Some(PolicyOutcome::Refused(Rejection::new("Conflicted", message)))
+}
+
+/// The words about policies of files, which have no time unless it is written there: another one may count in Kubernetes.
+fn undated(policies: &[&PolicyObject]) -> String {
+    let undated = policies.iter().filter(|one| one.metadata.creation_timestamp.is_none());
+    let names: Vec<String> = undated.map(|one| one.name().to_string()).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => format!("; {one} has no creationTimestamp: in Kubernetes the older one counts"),
+        all => format!("; {} have no creationTimestamp: in Kubernetes the older one counts", all.join(" and ")),
+    }
 }
 
 /// Every site that exists has an outcome or a holder.

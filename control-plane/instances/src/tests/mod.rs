@@ -2,4 +2,5 @@ mod properties;
 mod recorded;
 mod rules;
 mod spanning;
+mod starts;
 mod world;

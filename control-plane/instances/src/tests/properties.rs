@@ -16,7 +16,7 @@ const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One event.
 #[derive(Clone, Debug)]
-enum Event {
+pub(super) enum Event {
     /// An instance is made or edited: its index, its second of creation, its selector.
     Instance(usize, u32, usize),
     /// An instance is refused.
@@ -58,7 +58,7 @@ fn entitlement(index: usize) -> Entitlement {
     }
 }
 
-fn event() -> impl Strategy<Value = Event> {
+pub(super) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..INSTANCES.len(), 0..3_u32, 0..7_usize).prop_map(|(index, second, selector)| Event::Instance(index, second, selector)),
         1 => (0..INSTANCES.len()).prop_map(Event::Refused),
@@ -71,13 +71,13 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// The objects as they are after some events.
 #[derive(Clone, Debug, Default)]
-struct World {
-    instances: BTreeMap<usize, InstanceClaim>,
-    members: BTreeMap<usize, Member>,
+pub(super) struct World {
+    pub(super) instances: BTreeMap<usize, InstanceClaim>,
+    pub(super) members: BTreeMap<usize, Member>,
 }
 
 impl World {
-    fn apply(&mut self, event: &Event) {
+    pub(super) fn apply(&mut self, event: &Event) {
         match *event {
             Event::Instance(index, second, labels) => {
                 let made = instance(INSTANCES[index], second, &selector(labels));
@@ -103,13 +103,13 @@ impl World {
         }
     }
 
-    fn objects(&self) -> InstanceObjects {
+    pub(super) fn objects(&self) -> InstanceObjects {
         let instances: Vec<_> = self.instances.values().cloned().collect();
         objects(&instances, &self.members.values().cloned().collect::<Vec<_>>())
     }
 
     /// The names of instances that select a member to which it may belong, written anew and as simply as can be.
-    fn selecting(&self, member: &Member) -> Vec<&str> {
+    pub(super) fn selecting(&self, member: &Member) -> Vec<&str> {
         let is_cluster = member.name.kind == MemberKind::UpstreamCluster;
         let selects = |one: &&InstanceClaim| {
             let selection = one.selection.clone().unwrap_or_default();
@@ -124,7 +124,7 @@ impl World {
         self.instances.values().filter(selects).map(|one| one.name.as_str()).collect()
     }
 
-    fn is_refused(&self, instance: &str) -> bool {
+    pub(super) fn is_refused(&self, instance: &str) -> bool {
         self.instances.values().any(|one| one.name == instance && one.selection.is_none())
     }
 }

@@ -100,6 +100,32 @@ impl CheckedInstances {
         others.map(diagnosis).collect()
     }
 
+    /// Notes about owners that instances without a time have by their names.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let DividedObjects { judged, settled, .. } = &self.divided;
+        let is_undated = |name: &str| {
+            let of_name = judged.iter().filter(|one| one.name == name).filter_map(|one| one.outcome.as_ref().ok());
+            of_name.take(1).any(|checked| checked.creation_timestamp.is_none())
+        };
+        let pairs = settled.conflicts.iter().flat_map(|(name, conflicts)| {
+            conflicts.named.iter().map(move |conflict| (conflict.owner.as_str(), name.as_str()))
+        });
+        let pairs: BTreeSet<(&str, &str)> = pairs.collect();
+        let undated = pairs.into_iter().filter(|(owner, other)| is_undated(owner) || is_undated(other));
+        let note = |(owner, other): (&str, &str)| {
+            let both = is_undated(owner) && is_undated(other);
+            let names = match (both, is_undated(owner)) {
+                (true, _) => format!("Instances {owner} and {other} have"),
+                (false, true) => format!("Instance {owner} has"),
+                (false, false) => format!("Instance {other} has"),
+            };
+            format!(
+                "{names} no creationTimestamp: {owner} has what both select, and in Kubernetes the older one has it"
+            )
+        };
+        undated.map(note).collect()
+    }
+
     /// Their outcomes, in the order of the set.
     pub(super) fn outcomes(self, objects: &ObjectSet) -> Vec<CheckedObject> {
         let DividedObjects { judged, settled, .. } = self.divided;

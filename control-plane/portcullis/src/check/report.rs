@@ -65,11 +65,12 @@ pub(super) fn check_objects(
         checked.conditions = affected.map(|one| format!("{} True {}", one.kind, one.message)).collect();
         report.objects.push(checked);
     }
+    report.notes = instances.notes();
     report.objects.extend(instances.outcomes(objects));
     let (policies, notes) = policies::outcomes(objects, &judged.objects, &attached);
     report.objects.extend(policies);
     report.objects.extend(gateway_api.objects);
-    report.notes = notes.into_iter().chain(gateway_api.notes).collect();
+    report.notes.extend(notes.into_iter().chain(gateway_api.notes));
     report.notes.sort();
     report.notes.dedup();
     report

@@ -1,5 +1,6 @@
 mod control_plane;
 mod instance;
+mod own_objects;
 mod personas;
 
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use portcullis_filter_config::DEFAULT_EXTRAS;
 use portcullis_sources::ObjectSet;
 use serde_json::{Value, json};
 
-use self::instance::SelectedClusters;
+use self::own_objects::{OwnObjects, own_objects};
 use crate::arguments::Rbac;
 use crate::explain::{EnvironmentError, ObjectFiles, ServedSettings};
 
@@ -75,21 +76,22 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     }
 }
 
-/// The role and the binding of a tenant, for what belongs to its instance among the files.
-fn instance_manifests(arguments: &Rbac, instance: &str) -> Result<[Value; 2], RbacError> {
+/// The roles and the bindings of a tenant, for what belongs to its instance among the files.
+fn instance_manifests(arguments: &Rbac, instance: &str) -> Result<Vec<Value>, RbacError> {
     let objects = objects(arguments)?;
     let settings = ServedSettings::of(&objects).map_err(EnvironmentError::Settings)?;
-    let found = instance::selected(&[objects], instance, &settings.shared().instance);
+    let of_all = (settings.shared().instance.as_str(), arguments.settings_name.as_deref());
+    let found = own_objects(&objects, instance, of_all);
     let found = match found.map_err(|refused| RbacError::Instance(refused.name, refused.problem))? {
         Some(found) => found,
-        None if arguments.files.is_empty() => SelectedClusters::none(),
+        None if arguments.files.is_empty() => OwnObjects::default(),
         None => return Err(RbacError::NoInstance(instance.to_owned())),
     };
     for name in &found.contested {
-        let text = format!("UpstreamCluster {name}: other Instances select it, too, and no right is given on it");
+        let text = format!("{name}: other Instances select it, too, and no right is given on it");
         crate::complain("warning", &text);
     }
-    Ok(instance::manifests(instance, &found.own, arguments.user.as_deref()))
+    Ok(instance::manifests(instance, &found, arguments.user.as_deref()))
 }
 
 /// The role and the binding of the gateway's own user in the clusters.

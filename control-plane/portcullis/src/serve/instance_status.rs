@@ -7,14 +7,36 @@ use portcullis_api::status::{
     ClusterStatus, Condition, GatewayProgress, InstanceCounts, InstanceFacts, InstanceStatus, Timestamp, sanitize,
 };
 use portcullis_api::{CLUSTER_KIND, INSTANCE_KIND};
+use portcullis_instances::MemberName;
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{AckState, AckStates, HealthReport, NodeStatus, Registry, Snapshot, View};
 
 use super::gateway_states::refused_elsewhere;
+use super::gateway_views::gateway_of_view;
 use super::instance_views::{InstanceState, InstanceStates, instance_of_view};
 
-/// The Envoys of each instance that are connected, here or as their agents say to another replica, each with what it has of everything.
-pub(super) type EnvoyProgress = BTreeMap<String, BTreeMap<String, GatewayProgress>>;
+/// The Envoys of each instance.
+pub(super) type EnvoyProgress = BTreeMap<String, InstanceProgress>;
+
+/// The Envoys of an instance, each with what it has of everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct InstanceProgress {
+    /// Its own that are connected, here or as their agents say to another replica.
+    own: BTreeMap<String, GatewayProgress>,
+    /// Those of its Gateways that are connected here, by view: at the socket two may have one name.
+    at_gateways: BTreeMap<(View, String), GatewayProgress>,
+}
+
+impl InstanceProgress {
+    /// Adds an Envoy of a view. One that is known keeps its progress.
+    fn add(&mut self, view: &View, node: String, progress: GatewayProgress) {
+        let is_own = view.0.as_deref().is_some_and(|name| instance_of_view(name).is_some());
+        match is_own {
+            true => self.own.entry(node).or_insert(progress),
+            false => self.at_gateways.entry((view.clone(), node)).or_insert(progress),
+        };
+    }
+}
 
 /// The Envoys of all instances that are connected here, of these `nodes`.
 pub(super) fn envoys_here(
@@ -22,22 +44,31 @@ pub(super) fn envoys_here(
     (registry, nodes): (&Registry, &[NodeStatus]),
     snapshot: Option<&Snapshot>,
 ) -> EnvoyProgress {
-    let mut envoys: EnvoyProgress = states.by_name.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
-    let instance = |view: &View| view.0.as_deref().and_then(instance_of_view).map(str::to_owned);
+    let mut envoys: EnvoyProgress =
+        states.by_name.keys().map(|name| (name.clone(), InstanceProgress::default())).collect();
+    let instance = |view: &View| instance_of(states, view.0.as_deref()?).map(str::to_owned);
     let is_of_instance = |view: &View| instance(view).is_some_and(|name| states.by_name.contains_key(&name));
     let views = snapshot.map(|snapshot| registry.progress_of_views(snapshot, is_of_instance)).unwrap_or_default();
     for (view, progresses) in views {
         if let Some(known) = instance(&view).and_then(|name| envoys.get_mut(&name)) {
-            known.extend(progresses);
+            progresses.into_iter().for_each(|(node, progress)| known.add(&view, node, progress));
         }
     }
     for node in nodes.iter().filter(|node| node.connected) {
         if let Some(known) = instance(&node.view).and_then(|name| envoys.get_mut(&name)) {
             // Those without a view of their instance wait for one.
-            known.entry(node.id.clone()).or_insert(GatewayProgress::Pending);
+            known.add(&node.view, node.id.clone(), GatewayProgress::Pending);
         }
     }
     envoys
+}
+
+/// The instance of a view: its own, or that of its Gateway, which is the next one while the Gateway passes over.
+fn instance_of<'a>(states: &'a InstanceStates, view: &'a str) -> Option<&'a str> {
+    instance_of_view(view).or_else(|| {
+        let gateway = MemberName::gateway(gateway_of_view(view)?.to_string());
+        states.settled.owners.get(&gateway)?.settled().instance()
+    })
 }
 
 /// Adds the Envoys that follow another replica, by what their agents repeat of its answers. `version` is the hash of what is served of a
@@ -61,7 +92,7 @@ pub(super) fn add_envoys_elsewhere<'v>(
         let known = instance_of_view(view).and_then(|instance| Some((instance, envoys.get_mut(instance)?)));
         let Some((instance, known)) = known else { continue };
         let served = served.get(instance).map(Vec::as_slice).unwrap_or_default();
-        known.entry(node.clone()).or_insert_with(|| progress_elsewhere(served, &report.answers));
+        known.own.entry(node.clone()).or_insert_with(|| progress_elsewhere(served, &report.answers));
     }
 }
 
@@ -80,9 +111,8 @@ impl InstanceEnvoys<'_> {
         now: &Timestamp,
     ) -> Option<(ClusterStatus, InstanceCounts)> {
         let state = self.states.by_name.get(&diagnosis.name).filter(|_| diagnosis.kind == INSTANCE_KIND)?;
-        let none = BTreeMap::new();
-        let progresses = self.envoys.get(&diagnosis.name).unwrap_or(&none);
-        let (facts, refusal) = facts(state, progresses);
+        let none = InstanceProgress::default();
+        let (facts, refusal) = facts(state, self.envoys.get(&diagnosis.name).unwrap_or(&none));
         let facts = InstanceFacts { refusal: &refusal, ..facts };
         let InstanceStatus { observed_generation, conditions, counts } =
             InstanceStatus::of(&facts, diagnosis.version.generation, before, now);
@@ -106,18 +136,29 @@ fn progress_elsewhere(served: &[(String, String)], answers: &AckStates) -> Gatew
     }
 }
 
-/// The facts of an instance's status, and the first refusal of an Envoy.
-fn facts<'a>(state: &'a InstanceState, progresses: &BTreeMap<String, GatewayProgress>) -> (InstanceFacts<'a>, String) {
-    let has_all = |progress: &&GatewayProgress| **progress == GatewayProgress::Acknowledged;
-    let acknowledged = progresses.values().filter(has_all).count();
-    let refusal = progresses.iter().find_map(|(node, progress)| match progress {
+/// The facts of an instance's status, and the first refusal of an Envoy that decides.
+fn facts<'a>(state: &'a InstanceState, envoys: &InstanceProgress) -> (InstanceFacts<'a>, String) {
+    let facts = state.verdict.facts();
+    let counts = InstanceCounts { envoys: envoys.own.len(), gateway_envoys: envoys.at_gateways.len(), ..facts.counts };
+    let acknowledged = state.is_served.then(|| acknowledged_of(envoys.own.values()));
+    let acknowledged_at_gateways = acknowledged_of(envoys.at_gateways.values());
+    let facts = InstanceFacts { counts, acknowledged, acknowledged_at_gateways, ..facts };
+    let refusal = match facts.is_of_gateways_alone() {
+        true => refusal(envoys.at_gateways.iter().map(|((_, node), progress)| (node, progress))),
+        false => refusal(envoys.own.iter()),
+    };
+    (facts, refusal.unwrap_or_default())
+}
+
+fn acknowledged_of<'p>(progresses: impl Iterator<Item = &'p GatewayProgress>) -> usize {
+    progresses.filter(|progress| **progress == GatewayProgress::Acknowledged).count()
+}
+
+fn refusal<'p>(mut envoys: impl Iterator<Item = (&'p String, &'p GatewayProgress)>) -> Option<String> {
+    envoys.find_map(|(node, progress)| match progress {
         GatewayProgress::Refused { message } => Some(format!("{}: {}", sanitize(node), sanitize(message))),
         _ => None,
-    });
-    let facts = state.verdict.facts();
-    let counts = InstanceCounts { envoys: progresses.len(), ..facts.counts };
-    let acknowledged = state.is_served.then_some(acknowledged);
-    (InstanceFacts { counts, acknowledged, ..facts }, refusal.unwrap_or_default())
+    })
 }
 
 #[cfg(test)]
@@ -125,7 +166,7 @@ mod tests {
     use std::time::Instant;
 
     use portcullis_api::status::State;
-    use portcullis_instances::InstanceVerdict;
+    use portcullis_instances::{InstanceVerdict, MemberHolder, Ownership};
     use portcullis_translate::{Reason, Version};
     use portcullis_xds::HealthRegistry;
 
@@ -177,15 +218,78 @@ mod tests {
         ] {
             let states = states(is_served, "");
             let named = progresses.into_iter().enumerate().map(|(index, one)| (format!("e{index}"), one));
-            let envoys = EnvoyProgress::from([("a".to_owned(), named.collect())]);
+            let progress = InstanceProgress { own: named.collect(), ..InstanceProgress::default() };
+            let envoys = EnvoyProgress::from([("a".to_owned(), progress)]);
             let now = Timestamp::from_seconds(1);
             let instances = InstanceEnvoys { states: &states, envoys: &envoys };
             let (found, counts) = instances.status(&diagnosis(INSTANCE_KIND, "a"), &[], &now).unwrap();
             let ready = &found.conditions[2];
             assert_eq!((ready.reason.as_str(), ready.status), (reason, status), "{ready:?}");
             assert_eq!((found.observed_generation, counts.clusters), (Some(7), 2));
-            assert_eq!(counts.envoys, envoys["a"].len());
+            assert_eq!(counts.envoys, envoys["a"].own.len());
             assert_eq!(ready.message.contains("e1: listener: taken"), reason == "Refused");
+        }
+    }
+
+    #[test]
+    fn envoys_of_gateways_count_for_their_owner() {
+        let registry = Registry::default();
+        let mut states = states(true, "");
+        states.by_name.insert("b".to_owned(), InstanceState::default());
+        let held = |holder: &str, next: Option<&str>| Ownership {
+            holder: MemberHolder::Instance(holder.to_owned()),
+            next: next.map(|next| MemberHolder::Instance(next.to_owned())),
+        };
+        for (gateway, owner) in [("infra/edge", held("a", None)), ("infra/passing", held("b", Some("a")))] {
+            states.settled.owners.insert(MemberName::gateway(gateway), owner);
+        }
+        let node = |view: &str, connected| NodeStatus {
+            id: "e".to_owned(),
+            connected,
+            types: BTreeMap::new(),
+            snapshot: String::new(),
+            in_sync: false,
+            refused: Vec::new(),
+            view: View(Some(view.to_owned())),
+        };
+        let nodes = [
+            node("gateway/infra/edge", true),
+            node("gateway/infra/passing", true),
+            node("gateway/infra/free", true),
+            node("instance/a", true),
+            node("gateway/infra/edge", false),
+        ];
+        let found = envoys_here(&states, (&registry, &nodes), None);
+        let numbers = |name: &str| (found[name].own.len(), found[name].at_gateways.len());
+        assert_eq!((numbers("a"), numbers("b")), ((1, 2), (0, 0)));
+    }
+
+    #[test]
+    fn status_of_gateways_alone_is_what_their_envoys_have() {
+        let mut states = states(true, "");
+        if let Some(state) = states.by_name.get_mut("a") {
+            state.verdict.counts = InstanceCounts { gateways: 2, ..InstanceCounts::default() };
+        }
+        let (done, own) = (GatewayProgress::Acknowledged, [("e".to_owned(), GatewayProgress::Acknowledged)]);
+        let refused = GatewayProgress::Refused { message: "port: taken".to_owned() };
+        for (own, progresses, reason) in [
+            (None, vec![&done, &done], "Ready"),
+            (None, vec![&done, &refused], "Refused"),
+            (None, vec![], "NoEnvoys"),
+            (Some(own), vec![&refused], "Ready"),
+        ] {
+            let views = progresses.iter().enumerate().map(|(index, one)| {
+                let view = View(Some(format!("gateway/infra/g{index}")));
+                ((view, "e".to_owned()), (*one).clone())
+            });
+            let progress = InstanceProgress { own: own.into_iter().flatten().collect(), at_gateways: views.collect() };
+            let envoys = EnvoyProgress::from([("a".to_owned(), progress)]);
+            let instances = InstanceEnvoys { states: &states, envoys: &envoys };
+            let now = Timestamp::from_seconds(1);
+            let (found, counts) = instances.status(&diagnosis(INSTANCE_KIND, "a"), &[], &now).unwrap();
+            let ready = &found.conditions[2];
+            assert_eq!((ready.reason.as_str(), counts.gateway_envoys), (reason, progresses.len()), "{ready:?}");
+            assert_eq!(ready.message.contains("e: port: taken"), reason == "Refused", "{ready:?}");
         }
     }
 
@@ -214,7 +318,7 @@ mod tests {
         let mut envoys = envoys_here(&states, (&registry, registry.nodes().as_slice()), None);
         let reports = health.reports(Instant::now());
         add_envoys_elsewhere(&mut envoys, &states, &reports, |cluster| versions.get(cluster).copied());
-        let found: Vec<_> = envoys["a"].iter().map(|(node, progress)| (node.as_str(), progress)).collect();
+        let found: Vec<_> = envoys["a"].own.iter().map(|(node, progress)| (node.as_str(), progress)).collect();
         let expected = [
             ("a/half", &GatewayProgress::Pending),
             ("a/refusing", &refused_elsewhere()),

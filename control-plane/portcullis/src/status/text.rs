@@ -107,6 +107,7 @@ pub(super) fn detail(object: &Object) -> String {
         field("Gateways", &counts.gateways.to_string());
         field("Clusters", &counts.clusters.to_string());
         field("Envoys", &counts.envoys.to_string());
+        field("Of Gateways", &counts.gateway_envoys.to_string());
     }
     text.push_str("Conditions:\n");
     for condition in &object.status.conditions {

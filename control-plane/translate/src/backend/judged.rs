@@ -97,7 +97,7 @@ impl OpenCluster {
         for group in &groups {
             cluster::emit_clusters(&cluster, group, &names, settings, &mut resources);
         }
-        let owner = Some(owner(&cluster.name).into());
+        let owner = Some(owner_at_gateways(&cluster.name).into());
         resources.iter_mut().for_each(|resource| resource.owner.clone_from(&owner));
         let resources = resources.into_iter().map(Arc::new).collect();
         let size = ConfigSize::of(&config);
@@ -107,7 +107,7 @@ impl OpenCluster {
 
 /// The owner of a cluster's resources at a Gateway. It is no name of an object: an Envoy of a Gateway says nothing about
 /// `UpstreamClusters`.
-pub(crate) fn owner(cluster: &str) -> String {
+pub fn owner_at_gateways(cluster: &str) -> String {
     let kind = if upstream_of_key(cluster).is_some() { UPSTREAM_KIND } else { CLUSTER_KIND };
     format!("{kind} {cluster}")
 }

@@ -20,8 +20,8 @@ use portcullis_api::DiscoveredServer;
 use portcullis_attach::{ObjectName, ServedBackend};
 
 pub(crate) use config_size::{ConfigSize, KnownPolicySizes};
-pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
-pub use judged::{NO_REQUESTS, ResolvedUpstream};
+pub(crate) use judged::{JudgedCluster, OpenCluster};
+pub use judged::{NO_REQUESTS, ResolvedUpstream, owner_at_gateways};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
 pub use passage::passage_diagnosis;

@@ -99,6 +99,11 @@ pub(crate) fn gateway_listeners(
     GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters, closures }
 }
 
+/// The port of one of a Gateway's listeners in Envoy, by the name of that.
+pub fn gateway_listener_port(name: &str) -> Option<u16> {
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
 /// Closes routes whose client addresses take more memory than their namespaces have.
 fn close_without_room(of_ports: &mut [Vec<RouteChain<'_>>], addresses: usize) {
     let mut budget = GatewayBudget::new(addresses);

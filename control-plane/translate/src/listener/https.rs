@@ -21,7 +21,7 @@ use super::narrower_names::narrower_names;
 use super::other_hosts::other_hosts;
 use super::requested::{is_unresolved, only_cluster};
 use super::unresolved::{UnresolvedHosts, UnresolvedPlace};
-use crate::backend::{DoorRules, JudgedClusters, OpenCluster, Tightenings, owner};
+use crate::backend::{DoorRules, JudgedClusters, OpenCluster, Tightenings, owner_at_gateways};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, parts};
@@ -309,6 +309,6 @@ impl HttpsListener<'_> {
         let name = self.routes_name(open);
         let place = RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
-        Some(Resource { owner: Some(owner(&open.cluster.name).into()), ..made })
+        Some(Resource { owner: Some(owner_at_gateways(&open.cluster.name).into()), ..made })
     }
 }

@@ -30,6 +30,7 @@ mod unresolved;
 
 pub(crate) use config_room::{ConfigKey, ConfigRoom, RoomOfAll, UNRESOLVED};
 pub(crate) use encoded_chain::CommonBytes;
+pub use gateway::gateway_listener_port;
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
 #[cfg(test)]
 pub(crate) use other_hosts::WIDER_STEPS;

@@ -10,6 +10,7 @@ mod composed;
 mod events;
 mod gates;
 mod nonces;
+mod refusals;
 mod response;
 mod subscription;
 mod turn;

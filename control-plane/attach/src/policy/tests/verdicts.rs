@@ -81,6 +81,25 @@ fn oldest_policy_has_a_part_and_the_others_name_it() {
 }
 
 #[test]
+fn conflict_says_which_policies_have_no_time() {
+    let undated = |mut policy: PolicyObject| {
+        policy.metadata.creation_timestamp = None;
+        policy
+    };
+    let (a, b) = (|| home("a", 2021, &dispatch("https://10.0.0.1")), || home("b", 2020, &dispatch("https://10.0.0.2")));
+    for (policies, expected) in [
+        ([a(), b()], None),
+        ([undated(a()), b()], Some("portcullis/a has no creationTimestamp")),
+        ([undated(a()), undated(b())], Some("portcullis/a and portcullis/b have no creationTimestamp")),
+    ] {
+        let messages = messages(&policies);
+        let found = messages.iter().find(|message| message.contains("no creationTimestamp"));
+        assert_eq!(found.is_some(), expected.is_some(), "{messages:?}");
+        assert!(expected.is_none_or(|expected| found.unwrap().contains(expected)), "{messages:?}");
+    }
+}
+
+#[test]
 fn defaults_yield_to_fields_of_the_cluster() {
     let at = json!([at_cluster("a.test")]);
     let flow = policy(PolicyKind::FlowControl, (HOME, "flow"), 2020, &at, &json!({"defaults": limit("few", 3)}));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use portcullis_api::status::sanitize;
 use portcullis_attach::{ConditionVerdict, ListenerVerdict, ServedGateway, ServedListener};
 use serde_json::{Value, json};
 
@@ -45,7 +44,7 @@ impl<'a> Programmed<'a> {
         let asked: Vec<Value> = served.addresses.iter().filter(|ip| !ip.is_unspecified()).map(written).collect();
         let mut found = match self.state {
             _ if !asked.is_empty() => asked,
-            ProgrammedState::Programmed(addresses) => addresses.iter().map(written).collect(),
+            ProgrammedState::Programmed(parts) => parts.addresses.iter().map(written).collect(),
             _ => before.to_vec(),
         };
         if found.len() > MAX_ADDRESSES {
@@ -69,7 +68,7 @@ impl<'a> Programmed<'a> {
             ))),
             false => Some(("Pending", "none of its listeners is served".to_owned())),
         };
-        with_programmed(verdicts, refusal)
+        with_programmed(verdicts, refusal.map_or_else(|| Ok(self.note()), Err))
     }
 
     /// The conditions of a listener.
@@ -81,7 +80,8 @@ impl<'a> Programmed<'a> {
             None => Some(UNSERVED),
         };
         let refusal = closed.map(|why| ("Pending", why.to_owned())).or_else(|| self.refusal());
-        with_programmed(&listener.conditions, refusal)
+        let refusal = refusal.or_else(|| self.refusal_at(&listener.name));
+        with_programmed(&listener.conditions, refusal.map_or_else(|| Ok(String::new()), Err))
     }
 
     fn closed_because(&self, listener: &ServedListener) -> Option<&'static str> {
@@ -96,20 +96,43 @@ impl<'a> Programmed<'a> {
                 pending("no Envoy that belongs to this Gateway is connected (portcullis bootstrap --gateway)")
             }
             ProgrammedState::Pending => pending("its Envoys have not acknowledged it yet"),
-            ProgrammedState::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
+            ProgrammedState::Refused(why) => Some(("Invalid", refused_by(why))),
+        }
+    }
+
+    /// The refusal of the port of a listener.
+    fn refusal_at(&self, listener: &str) -> Option<(&'static str, String)> {
+        let ProgrammedState::Programmed(parts) = self.state else { return None };
+        let served = self.served?.listeners.iter().find(|one| one.name == listener)?;
+        Some(("Invalid", refused_by(parts.refused_ports.get(&served.port)?)))
+    }
+
+    /// The words beside a programmed Gateway.
+    fn note(&self) -> String {
+        match self.state {
+            ProgrammedState::Programmed(parts) => parts.refusal.clone(),
+            _ => String::new(),
         }
     }
 }
 
-fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str, String)>) -> Vec<ConditionVerdict> {
+fn refused_by(envoy: &str) -> String {
+    format!("an Envoy refuses it: {envoy}")
+}
+
+/// `Programmed` with a message if it is so, else why not.
+fn with_programmed(
+    verdicts: &[ConditionVerdict],
+    programmed: Result<String, (&'static str, String)>,
+) -> Vec<ConditionVerdict> {
     let accepted = verdicts.iter().find(|one| one.kind == "Accepted");
     let is_accepted = accepted.is_some_and(|one| one.status);
     let pending = accepted.filter(|one| one.reason == "Pending");
-    let (status, reason, message) = match (pending, refusal) {
+    let (status, reason, message) = match (pending, programmed) {
         (Some(pending), _) => (false, pending.reason, pending.message.clone()),
         _ if !is_accepted => (false, "Invalid", INVALID.to_owned()),
-        (None, Some((reason, message))) => (false, reason, message),
-        (None, None) => (true, "Programmed", String::new()),
+        (None, Err((reason, message))) => (false, reason, message),
+        (None, Ok(message)) => (true, "Programmed", message),
     };
     let programmed = ConditionVerdict { kind: "Programmed", status, reason, message };
     verdicts.iter().cloned().chain([programmed]).collect()
@@ -117,6 +140,7 @@ fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str,
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::gateway_views::ServedParts;
     use portcullis_attach::{DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName};
 
     use super::*;
@@ -154,8 +178,8 @@ mod tests {
             (ProgrammedState::NoEnvoy, (false, "Pending"), (false, "Pending")),
             (ProgrammedState::Pending, (false, "Pending"), (false, "Pending")),
             (ProgrammedState::Refused("x".to_owned()), (false, "Invalid"), (false, "Invalid")),
-            (ProgrammedState::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
-            (ProgrammedState::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
+            (ProgrammedState::programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
+            (ProgrammedState::programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
         ] {
             let closed = [("https".to_owned(), "no certificate")].into();
             let programmed = Programmed::of(Some(&served), Some(&state), Some(&closed));
@@ -177,10 +201,37 @@ mod tests {
     }
 
     #[test]
+    fn listener_whose_port_is_refused_is_invalid_alone() {
+        let mut served = gateway(Vec::new());
+        served.listeners[1].port = 8443;
+        let parts = ServedParts {
+            addresses: [IpAddr::from([192, 0, 2, 1])].into(),
+            refused_ports: [(8443, "e0: port: taken".to_owned())].into(),
+            refusal: "1 of 1 Envoys refuses something: e0: port: taken".to_owned(),
+            ..ServedParts::default()
+        };
+        let state = ProgrammedState::Programmed(parts);
+        let programmed = Programmed::of(Some(&served), Some(&state), None);
+        let found = programmed.gateway(&accepted(), true);
+        assert_eq!(told(&found), (true, "Programmed"));
+        assert!(found[1].message.starts_with("1 of 1 Envoys refuses"), "{found:?}");
+        let verdict = |name: &str| ListenerVerdict {
+            name: name.to_owned(),
+            supported_kinds: Vec::new(),
+            attached_routes: 0,
+            conditions: accepted(),
+        };
+        assert_eq!(told(&programmed.listener(&verdict("tls"))), (true, "Programmed"));
+        let found = programmed.listener(&verdict("https"));
+        assert_eq!(told(&found), (false, "Invalid"));
+        assert_eq!(found[1].message, "an Envoy refuses it: e0: port: taken");
+    }
+
+    #[test]
     fn addresses_stay_while_envoys_are_away() {
         let (own, asked): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
         let before = [json!({"type": "IPAddress", "value": "192.0.2.5"})];
-        let there = ProgrammedState::Programmed([own].into());
+        let there = ProgrammedState::programmed([own].into());
         for (addresses, state, expected) in [
             (vec![], &there, vec!["192.0.2.1"]),
             (vec![], &ProgrammedState::NoEnvoy, vec!["192.0.2.5"]),
@@ -199,10 +250,10 @@ mod tests {
     #[test]
     fn addresses_have_room_in_the_status_and_stay() {
         let (served, ip) = (gateway(Vec::new()), |last: u8| IpAddr::from([192, 0, 2, last]));
-        let all = ProgrammedState::Programmed((1..=40).map(ip).collect());
+        let all = ProgrammedState::programmed((1..=40).map(ip).collect());
         let first = Programmed::of(Some(&served), Some(&all), None).addresses(&[]);
         assert_eq!(first.len(), MAX_ADDRESSES);
-        let fewer = ProgrammedState::Programmed((5..=40).map(ip).collect());
+        let fewer = ProgrammedState::programmed((5..=40).map(ip).collect());
         let next = Programmed::of(Some(&served), Some(&fewer), None).addresses(&first);
         assert!(next.len() == MAX_ADDRESSES && next[..12] == first[4..], "{next:?}");
         assert_eq!(Programmed::of(Some(&served), Some(&all), None).addresses(&next), next, "one that is back waits");

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
-    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents, without_own_conditions,
+    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerRole, ListenerVerdict, ObjectGenerations,
+    ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedBackend, ServedGateway, conditions, route_parents,
+    without_own_conditions,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
+use portcullis_translate::owner_at_gateways;
 use serde_json::{Value, json};
 
 use super::super::gateway_health::HealthAtGateways;
-use super::super::gateway_views::{ClosedListeners, ProgrammedState};
+use super::super::gateway_views::{ClosedListeners, ProgrammedState, route_owner};
 use super::programmed::Programmed;
 use super::upstream_status;
 
@@ -46,12 +48,39 @@ impl<'a> Judged<'a> {
         Programmed::of(served, state, self.closed_listeners.get(gateway))
     }
 
-    /// A route with its closures in it.
+    /// A route with its closures and refusals in it.
     pub(super) fn route(&self, route: &'a RouteVerdict, served: &ServedByName<'a>) -> Cow<'a, RouteVerdict> {
-        match self.closures.get(&(route.kind, route.name.clone())) {
-            Some(closed) => Cow::Owned(route.with_closures(closed, |name| served.get(name).copied())),
+        let closed = self.closures.get(&(route.kind, route.name.clone()));
+        let closed = closed.map(|closed| route.with_closures(closed, |name| served.get(name).copied()));
+        let refusal = |gateway: &ObjectName| self.refusal(route, gateway, served);
+        let is_refused = route.parents.iter().any(|parent| refusal(&route.parent_gateway(parent)).is_some());
+        match closed {
+            _ if is_refused => Cow::Owned(closed.as_ref().unwrap_or(route).with_refusals(refusal)),
+            Some(closed) => Cow::Owned(closed),
             None => Cow::Borrowed(route),
         }
+    }
+
+    /// The words about a route of which the Envoys of a Gateway refuse a resource. Those about a cluster are for its own status.
+    fn refusal(&self, route: &RouteVerdict, gateway: &ObjectName, served: &ServedByName<'a>) -> Option<String> {
+        let ProgrammedState::Programmed(parts) = self.programmed_states.get(gateway)? else { return None };
+        if parts.refused_owners.is_empty() {
+            return None;
+        }
+        if let Some(refusal) = parts.refused_owners.get(&route_owner((route.kind, &route.name))) {
+            return Some(format!("its Envoys refuse the newest version: {refusal}"));
+        }
+        let bound = served.get(gateway)?.listeners.iter().filter_map(|listener| match &listener.role {
+            ListenerRole::Terminate { routes, .. } | ListenerRole::Passthrough(routes) => Some(routes.routes.values()),
+            ListenerRole::Redirect(_) => None,
+        });
+        let own = bound.flatten().filter(|one| (one.kind, &one.route) == (route.kind, &route.name));
+        let mut clusters = own.flat_map(|one| &one.backends).filter_map(|one| match &one.backend {
+            ServedBackend::Cluster(key) => Some(owner_at_gateways(key)),
+            ServedBackend::Service { .. } => None,
+        });
+        let refused = clusters.find(|owner| parts.refused_owners.contains_key(owner))?;
+        Some(format!("its Envoys refuse the newest version of {refused}"))
     }
 }
 
@@ -93,7 +122,7 @@ pub(super) fn statuses<'a>(
         let written = route_status(&judged.route(route, &of_routes), stored, now)?;
         Some((key, written))
     });
-    let led_by = upstream_status::led_by(&attached.served, closures);
+    let led_by = upstream_status::led_by(&attached.served, closures, programmed_states);
     let upstreams = attached.upstreams.iter().filter_map(move |upstream| {
         let key = key(WatchedKind::KubernetesUpstream, &upstream.name);
         let stored = status(&key)?;
@@ -163,6 +192,7 @@ mod tests {
     use portcullis_attach::{GatewayObjects, Inventory, RouteClosure, attach};
     use portcullis_gateway_api::read_object;
 
+    use super::super::super::gateway_views::ServedParts;
     use super::super::condition_counts::counts;
     use super::*;
 
@@ -331,6 +361,28 @@ mod tests {
         assert_eq!(accepted["message"], "connections at listener a are closed: no room");
         let counted = counts(judged).listed();
         assert!(counted.contains(&"TLSRoute Accepted 1".to_owned()), "{counted:?}");
+    }
+
+    #[test]
+    fn route_that_envoys_refuse_says_so_and_stays_accepted() {
+        let (attached, stored) = (attached(), stored(&Value::Null));
+        let uids = judged();
+        for (owner, expected) in [
+            ("TLSRoute infra/x", "its Envoys refuse the newest version: e: no"),
+            ("UpstreamCluster c", "its Envoys refuse the newest version of UpstreamCluster c"),
+            ("UpstreamCluster d", ""),
+            ("HTTPRoute infra/x", ""),
+        ] {
+            let parts = ServedParts {
+                refused_owners: [(owner.to_owned(), "e: no".to_owned())].into(),
+                ..ServedParts::default()
+            };
+            let states = [(ObjectName::new("infra", "x"), ProgrammedState::Programmed(parts))].into();
+            let judged = Judged { programmed_states: &states, ..no_envoy(&attached, &uids) };
+            let (_, route) = statuses(judged, None, &stored, NOW).last().unwrap();
+            let accepted = &route["parents"][0]["conditions"][0];
+            assert_eq!((&accepted["status"], &accepted["message"]), (&json!("True"), &json!(expected)), "{owner}");
+        }
     }
 
     #[test]

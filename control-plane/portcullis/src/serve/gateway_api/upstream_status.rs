@@ -24,17 +24,24 @@ pub(super) type LedBy<'a> = BTreeMap<&'a str, LeadingRoutes<'a>>;
 pub(super) struct LeadingRoutes<'a> {
     /// The Gateways at which they lead requests there.
     gateways: BTreeSet<&'a ObjectName>,
+    /// Those where Envoys refuse neither all of their ports nor all of these routes.
+    serving: BTreeSet<&'a ObjectName>,
     /// The first one whose connections are closed, and why.
     closed: Option<(&'a ObjectName, &'a RouteClosure)>,
 }
 
-pub(super) fn led_by<'a>(served: &'a [Arc<ServedGateway>], closures: &'a RouteClosures) -> LedBy<'a> {
+pub(super) fn led_by<'a>(
+    served: &'a [Arc<ServedGateway>],
+    closures: &'a RouteClosures,
+    programmed_states: &BTreeMap<ObjectName, ProgrammedState>,
+) -> LedBy<'a> {
     let closed = closures.iter().flat_map(|((kind, route), all)| {
         all.iter().map(move |closure| ((&closure.gateway, closure.listener.as_str(), *kind, route), closure))
     });
     let closed: BTreeMap<_, &RouteClosure> = closed.collect();
     let mut led_by = LedBy::new();
     for gateway in served {
+        let state = programmed_states.get(&gateway.gateway);
         for listener in &gateway.listeners {
             let ListenerRole::Terminate { routes: table, .. } = &listener.role else { continue };
             for route in table.routes.values() {
@@ -49,6 +56,9 @@ pub(super) fn led_by<'a>(served: &'a [Arc<ServedGateway>], closures: &'a RouteCl
                         }
                         None => {
                             leading.gateways.insert(&gateway.gateway);
+                            if state.is_some_and(|state| state.serves(listener.port, (route.kind, &route.route))) {
+                                leading.serving.insert(&gateway.gateway);
+                            }
                         }
                     }
                 }
@@ -66,10 +76,12 @@ pub(super) fn conditions(
     programmed_states: &BTreeMap<ObjectName, ProgrammedState>,
     health: &HealthAtGateways,
 ) -> Vec<ConditionVerdict> {
-    let is_programmed =
-        |gateway: &ObjectName| matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)));
     let key = upstream_key(&upstream.name.namespace, &upstream.name.name);
     let leading = led_by.get(key.as_str());
+    let is_serving = |gateway: &ObjectName| leading.is_some_and(|leading| leading.serving.contains(gateway));
+    let is_programmed = |gateway: &ObjectName| {
+        is_serving(gateway) && programmed_states.get(gateway).is_some_and(|state| state.refusal_of(&key).is_none())
+    };
     let gateways = leading.map(|leading| &leading.gateways).filter(|gateways| !gateways.is_empty());
     let ready = gateways.into_iter().flatten().copied().filter(|gateway| is_programmed(gateway));
     let ready: Vec<&ObjectName> = ready.collect();
@@ -119,6 +131,7 @@ fn named<'a>(gateways: impl ExactSizeIterator<Item = &'a ObjectName>) -> String 
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::gateway_views::ServedParts;
     use portcullis_api::status::{GatewayHealth, Health, UnhealthyServer};
     use portcullis_attach::{
         BoundRoute, DoorPolicies, HostPattern, HostTable, RouteKind, ServedListener, WeightedBackend,
@@ -167,8 +180,9 @@ mod tests {
         };
         let programmed = programmed
             .iter()
-            .map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
-        let found = conditions(&upstream, &led_by(served, closures), &programmed.collect(), health);
+            .map(|name| (ObjectName::new("infra", *name), ProgrammedState::programmed(BTreeSet::new())))
+            .collect();
+        let found = conditions(&upstream, &led_by(served, closures, &programmed), &programmed, health);
         let last = found.last().unwrap();
         assert_eq!((found.len(), last.kind), (3, "Ready"));
         format!("{} {} {}", last.status, last.reason, last.message)
@@ -190,6 +204,39 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let found = ready(&many, &names, true);
         assert!(found.ends_with("infra/e7 and 2 more"), "{found}");
+    }
+
+    #[test]
+    fn upstream_is_not_ready_where_envoys_refuse_what_leads_there() {
+        let gateways = [served("edge", "team-a/prod", 1)];
+        let ready = |parts: ServedParts| {
+            let states = [(ObjectName::new("infra", "edge"), ProgrammedState::Programmed(parts))].into();
+            let condition = |kind| ConditionVerdict { kind, status: true, reason: "r", message: String::new() };
+            let upstream = UpstreamVerdict {
+                name: ObjectName::new("team-a", "prod"),
+                generation: Some(1),
+                conditions: vec![condition("Accepted"), condition("ResolvedRefs")],
+            };
+            let closures = RouteClosures::new();
+            let led_by = led_by(&gateways, &closures, &states);
+            conditions(&upstream, &led_by, &states, &HealthAtGateways::new()).last().unwrap().status
+        };
+        let owner = |owner: &str| ServedParts {
+            refused_owners: [(owner.to_owned(), "no".to_owned())].into(),
+            ..ServedParts::default()
+        };
+        let port = |port| ServedParts { refused_ports: [(port, "no".to_owned())].into(), ..ServedParts::default() };
+        for (parts, expected) in [
+            (ServedParts::default(), true),
+            (owner("KubernetesUpstream team-a/prod"), false),
+            (owner("KubernetesUpstream team-b/prod"), true),
+            (owner("HTTPRoute team-a/r"), false),
+            (owner("HTTPRoute team-b/r"), true),
+            (port(443), false),
+            (port(80), true),
+        ] {
+            assert_eq!(ready(parts.clone()), expected, "{parts:?}");
+        }
     }
 
     #[test]

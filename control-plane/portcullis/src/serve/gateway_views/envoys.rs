@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use super::super::cluster_progress::ClusterProgress;
 use super::super::gateway_health::{GatewayHealthReports, HealthAtGateways, PACE};
 use super::{
     GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, NumberedDemand, ProgrammedState,
-    gateway_view, programmed_states,
+    ServedParts, gateway_view, programmed_states,
 };
 
 /// The Envoys of all Gateways, as the verdicts need them: what they are to serve goes in, what they do comes out.
@@ -26,9 +25,9 @@ pub(in super::super) struct GatewayEnvoys {
     health: GatewayHealthReports,
 }
 
-/// The edition of each Gateway that was acknowledged last, and the addresses of its Envoys then.
+/// The edition of each Gateway that was acknowledged last, and how its Envoys had it then.
 #[derive(Default)]
-struct AcknowledgedGateways(BTreeMap<ObjectName, (GatewayEdition, BTreeSet<IpAddr>)>);
+struct AcknowledgedGateways(BTreeMap<ObjectName, (GatewayEdition, ServedParts)>);
 
 /// The properties of a Gateway that are not those of its routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,13 +45,13 @@ impl AcknowledgedGateways {
     /// Takes the state of an edition. One that was acknowledged is not pending again.
     fn follow(&mut self, gateway: &ObjectName, edition: GatewayEdition, state: &mut ProgrammedState) {
         match state {
-            ProgrammedState::Programmed(addresses) => {
-                self.0.insert(gateway.clone(), (edition, addresses.clone()));
+            ProgrammedState::Programmed(parts) => {
+                self.0.insert(gateway.clone(), (edition, parts.clone()));
             }
             ProgrammedState::Pending => {
                 let before = self.0.get(gateway).filter(|(of, _)| *of == edition);
-                if let Some((_, addresses)) = before {
-                    *state = ProgrammedState::Programmed(addresses.clone());
+                if let Some((_, parts)) = before {
+                    *state = ProgrammedState::Programmed(parts.clone());
                 }
             }
             ProgrammedState::NoEnvoy | ProgrammedState::Refused(_) => drop(self.0.remove(gateway)),
@@ -156,6 +155,8 @@ fn listeners(outcome: &GatewayOutcome, gateway: &ObjectName) -> BTreeSet<String>
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use portcullis_xds::{Resource, Snapshot};
 
     use super::*;
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn gateway_is_pending_again_only_if_another_edition_is_served() {
         let address = IpAddr::from([192, 0, 2, 1]);
-        let programmed = || ProgrammedState::Programmed([address].into());
+        let programmed = || ProgrammedState::programmed([address].into());
         let first = || edition("one", 1, "gateway-0.0.0.0-443");
         for (case, newer, expected) in [
             ("an edit of a route", first(), programmed()),
@@ -221,7 +222,7 @@ mod tests {
         let first = || edition("one", 1, "gateway-0.0.0.0-443");
         for lost in [ProgrammedState::NoEnvoy, ProgrammedState::Refused("no".to_owned())] {
             let mut acknowledged = AcknowledgedGateways::default();
-            for mut state in [ProgrammedState::Programmed(BTreeSet::new()), lost] {
+            for mut state in [ProgrammedState::programmed(BTreeSet::new()), lost] {
                 acknowledged.follow(&edge(), first(), &mut state);
             }
             let mut state = ProgrammedState::Pending;

@@ -27,8 +27,8 @@ use super::instance_views::{GatewayMember, is_lasting_view};
 pub(crate) use claim::gateway_name;
 pub(super) use claim::{ClaimGuard, GatewayClaims, claimed};
 pub(super) use envoys::GatewayEnvoys;
-pub(super) use progress::ProgrammedState;
 use progress::programmed_states;
+pub(super) use progress::{ProgrammedState, ServedParts, route_owner};
 pub(super) use snapshots::GatewaySnapshots;
 
 /// The verdicts of the attach step, as far as they decide about what is served.

@@ -36,8 +36,8 @@ pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
     let ours = ["observedGeneration", "contentHash", "names", "instance", "moreGateways", "controlPlane", "defaults"];
     // A list in one kind, and a number in another.
-    let numbers =
-        ["gateways", "clusters", "envoys"].into_iter().filter(|field| wanted.get(*field).is_some_and(Value::is_number));
+    let numbers = ["gateways", "clusters", "envoys", "gatewayEnvoys"];
+    let numbers = numbers.into_iter().filter(|field| wanted.get(*field).is_some_and(Value::is_number));
     if ours.into_iter().chain(numbers).any(|field| found.get(field) != wanted.get(field)) {
         return false;
     }
@@ -125,5 +125,7 @@ mod tests {
         assert!(!is_there(&other, &wanted));
         let numbers = |envoys: usize| json!({"gateways": 1, "clusters": 2, "envoys": envoys, "conditions": []});
         assert!(is_there(&numbers(3), &numbers(3)) && !is_there(&numbers(3), &numbers(4)));
+        let at_gateways = |envoys: usize| json!({"gatewayEnvoys": envoys});
+        assert!(is_there(&at_gateways(3), &at_gateways(3)) && !is_there(&at_gateways(3), &at_gateways(4)));
     }
 }

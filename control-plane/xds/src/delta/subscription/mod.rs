@@ -21,6 +21,7 @@ use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 use in_flight::InFlight;
 pub(super) use next_change::NextChange;
+pub(super) use progress::RefusedOwners;
 use progress::memory_of;
 use retired::RetiredNames;
 

@@ -1,5 +1,6 @@
 //! How far a type is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Refusal, Subscription, UNSURE};
@@ -9,6 +10,19 @@ use crate::node::Refused;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
+
+/// Owners of refused resources: with what else they have a node may be behind for as long as it refuses these.
+pub(in crate::delta) struct RefusedOwners<'a>(BTreeSet<&'a str>);
+
+impl<'a> RefusedOwners<'a> {
+    pub(in crate::delta) fn of(refused: &'a [Refused]) -> Self {
+        Self(refused.iter().filter_map(|one| one.owner.as_deref()).collect())
+    }
+
+    pub(in crate::delta) fn has(&self, owner: Option<&str>) -> bool {
+        owner.is_some_and(|owner| self.0.contains(owner))
+    }
+}
 
 impl Subscription {
     /// The owner of a resource, also of a removed one.
@@ -72,6 +86,28 @@ impl Subscription {
                 snapshot.get(type_url, name).is_some_and(|resource| self.is_expected(name, resource))
                     && !self.has(snapshot, type_url, name)
             })
+    }
+
+    /// Whether nothing is left or under way but for what is refused, and other resources of the owners of that.
+    pub(in crate::delta) fn has_all_but_refused(
+        &self,
+        snapshot: &Snapshot,
+        type_url: &str,
+        owners: &RefusedOwners<'_>,
+    ) -> bool {
+        let is_refused = |name: &str| {
+            let whole = self.refused.get(name).is_some_and(|refusal| refusal.is_of(snapshot, type_url, name));
+            whole || self.composed.is_refused_whole(name)
+        };
+        let has = |(name, resource): (&Arc<str>, &Resource)| {
+            owners.has(resource.owner()) || is_refused(name) || self.has_newest(name, resource, self.known.get(name))
+        };
+        self.in_flight.is_none()
+            && !self.owes_answer
+            && !self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name))
+            && self.updates(snapshot, type_url).all(|(_, resource)| owners.has(resource.owner()))
+            && self.removals(snapshot, type_url).all(|name| owners.has(self.owner(snapshot, type_url, name)))
+            && snapshot.of_type(type_url).all(has)
     }
 
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {

@@ -62,7 +62,7 @@ impl Subscription {
     }
 
     /// Whether the node has a resource in its newest version, or need not have it.
-    fn has_newest(&self, name: &str, resource: &Resource, known: Option<&Arc<str>>) -> bool {
+    pub(super) fn has_newest(&self, name: &str, resource: &Resource, known: Option<&Arc<str>>) -> bool {
         match known {
             Some(version) => **version == *resource.version() || self.composed.holds(name),
             None => resource.is_on_demand() && !self.is_expected(name, resource),

@@ -119,9 +119,39 @@ fn bad_part_is_found_told_and_left_out() {
     assert_eq!(stream.progress(&after, "A"), Some(GatewayProgress::Acknowledged));
     assert_eq!(stream.progress(&after, "B"), Some(GatewayProgress::Refused { message: "bad thing".to_owned() }));
     assert!(stream.status()[LDS].nack.is_some() && !stream.is_in_sync());
+    let refusals = stream.refusals(&after);
+    assert!(!refusals.is_pending && refusals.refused == stream.refused(), "{refusals:?}");
+    assert!(stream.refusals(&before).is_pending, "it is another snapshot");
     let responses = stream.on_snapshot(listener(&[("A", " a3"), ("B", " b3")]));
     assert_eq!(settle_bodies(&mut stream, responses), ["base a3 b3"]);
     assert!(stream.status()[LDS].nack.is_none() && stream.is_in_sync());
+}
+
+#[test]
+fn refused_resources_leave_others_settled() {
+    let all = owned(&[
+        (CDS, "a", "1", "A"),
+        (CDS, "b", "bad!", "B"),
+        (EDS, "eb", "1", "B"),
+        (LDS, "taken", "bad!", ""),
+        (LDS, "free", "1", ""),
+    ]);
+    let mut stream = Encoded::new(all.clone());
+    let responses = stream.on_request(ask(CDS, &[]));
+    assert!(stream.refusals(&all).is_pending);
+    settle_bodies(&mut stream, responses);
+    assert!(stream.refusals(&all).is_pending, "listeners are not asked for yet");
+    let responses = stream.on_request(ask(LDS, &[]));
+    settle_bodies(&mut stream, responses);
+    let refusals = stream.refusals(&all);
+    let names: Vec<&str> = refusals.refused.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!((names, refusals.is_pending), (vec!["b", "taken"], false));
+    let more =
+        owned(&[(CDS, "a", "2", "A"), (CDS, "b", "bad!", "B"), (LDS, "taken", "bad!", ""), (LDS, "free", "1", "")]);
+    let responses = stream.on_snapshot(more.clone());
+    assert!(stream.refusals(&more).is_pending);
+    settle_bodies(&mut stream, responses);
+    assert!(!stream.refusals(&more).is_pending);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Envoys that belong to a Gateway of the Gateway API: TLSRoutes lead through them to real kube-apiservers.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -154,6 +154,27 @@ fn gateway_is_served_by_its_own_envoys() {
     let is_closed = || TcpStream::connect(gateway.address).is_err().then_some(());
     wait::until("its port is closed", SOON, is_closed).unwrap();
     assert!(edge.admin().get("/ready").is_ok_and(|answer| answer.status == 200));
+}
+
+#[test]
+fn listener_whose_port_is_taken_is_not_programmed_alone() {
+    let Some(gateway) = GatewaySite::start("gateway-port") else { return };
+    let site = &gateway.site;
+    gateway.route(NAMESPACE, OWN, CLUSTER);
+    let _taken = TcpListener::bind(gateway.plain).unwrap();
+    let _edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    let found = site.wait(GATEWAY, "/listeners/1", &["Programmed False Invalid", "Accepted True Accepted"]);
+    site.wait(GATEWAY, "/listeners/0", &["Programmed True Programmed", "Accepted True Accepted"]);
+    let conditions = found["status"]["listeners"][1]["conditions"].as_array().unwrap();
+    let programmed = conditions.iter().find(|one| one["type"] == "Programmed").unwrap();
+    let message = programmed["message"].as_str().unwrap();
+    assert!(message.starts_with("an Envoy refuses it: ") && message.contains("cannot bind"), "{message}");
+    let found = site.wait(GATEWAY, "", &["Programmed True Programmed"]);
+    let conditions = found["status"]["conditions"].as_array().unwrap();
+    let programmed = conditions.iter().find(|one| one["type"] == "Programmed").unwrap();
+    let message = programmed["message"].as_str().unwrap();
+    assert!(message.starts_with("1 of 1 Envoys refuses something: "), "{message}");
+    gateway.wait_reached(OWN, true);
 }
 
 /// Writes a certificate for xDS with its key, and its authority. Returns their paths.

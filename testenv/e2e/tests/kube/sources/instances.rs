@@ -127,8 +127,8 @@ fn status_of_an_instance_counts_what_belongs_to_it() {
     site.wait_number("a", "envoys", 1);
     let table = site.fixture.admin(&["get", "instances"]);
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = ["NAME", "ACCEPTED", "CONFLICTED", "READY", "GATEWAYS", "CLUSTERS", "ENVOYS", "AGE"];
-    assert_eq!((&rows[0][..], &rows[1][..7]), (&head[..], &["a", "True", "False", "True", "0", "1", "1"][..]));
+    let head = ["NAME", "ACCEPTED", "CONFLICTED", "READY", "GATEWAYS", "CLUSTERS", "ENVOYS", "GATEWAYENVOYS", "AGE"];
+    assert_eq!((&rows[0][..], &rows[1][..8]), (&head[..], &["a", "True", "False", "True", "0", "1", "1", "0"][..]));
 
     let address = site.plane.http_address().to_string();
     let told = |instance: &str| {
@@ -233,26 +233,46 @@ fn client_of_one_instances_ca_is_refused_at_anothers_envoy() {
 }
 
 /// A `kubectl` command of a tenant's, and whether kube-apiserver permits it.
+/// As kubectl names them.
+const GATEWAYS: &str = "gateways.gateway.networking.k8s.io";
+
 type Attempt<'a> = (&'a [&'a str], bool);
 
 /// With the role that `portcullis rbac --instance` prints.
 #[test]
 fn tenant_of_an_instance_reads_and_edits_its_own_alone() {
+    let definitions = deps::definitions().map(|dir| dir.join("gateway-api"));
+    let Some(definitions) = deps::or_skip("the Gateway API", definitions).unwrap() else { return };
     let Some(site) = Site::start("instances-tenant", &json!({})) else { return };
     let fixture = &site.fixture;
+    fixture.kubectl(&["apply", "--server-side", "-f", definitions.to_str().unwrap()]).run_ok().unwrap();
+    let is_served = || fixture.kubectl(&["get", GATEWAYS, "-A"]).run().unwrap().success().then_some(());
+    wait::until("Gateways are served", SOON, is_served).unwrap();
+    // In the files alone: the tenant needs no Envoys.
     let instance = |team: &str| {
-        let metadata = json!({"name": team});
-        json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance", "metadata": metadata, "spec": of_team(team)})
+        let (metadata, mut spec) = (json!({"name": team}), of_team(team));
+        spec["settings"] = json!(format!("of-{team}"));
+        spec["gatewaysSelector"] = json!({"matchLabels": {"team": team}});
+        json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance", "metadata": metadata, "spec": spec})
+    };
+    let gateway = |team: &str| {
+        let metadata = json!({"name": format!("of-{team}"), "namespace": NAMESPACE, "labels": {"team": team}});
+        let listeners = json!([{"name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}}]);
+        let spec = json!({"gatewayClassName": "of-others", "listeners": listeners});
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metadata, "spec": spec})
     };
     let labelled = |team: &str| fixture.manifest(&cluster(team)).set("/metadata/labels", json!({"team": team}));
     let clusters = ["a", "b"].map(|team| labelled(team).to_text());
     let files = fixture.run.make_dir("files").unwrap();
-    let [one, other] = [instance("a").to_string(), instance("b").to_string()];
-    std::fs::write(files.join("all.yaml"), [clusters[0].as_str(), &clusters[1], &one, &other].join("\n---\n")).unwrap();
+    let others = [instance("a"), instance("b"), gateway("a"), gateway("b")].map(|one| one.to_string());
+    let all: Vec<&str> = clusters.iter().chain(&others).map(String::as_str).collect();
+    std::fs::write(files.join("all.yaml"), all.join("\n---\n")).unwrap();
     let directory = files.display().to_string();
     for team in ["a", "b"] {
         site.apply("Instance", team, &of_team(team));
         site.wait_number(team, "clusters", 1);
+        site.apply("GatewaySettings", &format!("of-{team}"), &json!({}));
+        fixture.apply(&gateway(team).to_string());
         fixture.apply(&printed(&["rbac", "--instance", team, "--user", &format!("tenant-{team}"), "-f", &directory]));
     }
     let user = fixture.kube.client_ca().issue(&CertSpec::client("tenant-a", [""; 0])).unwrap();
@@ -269,7 +289,7 @@ fn tenant_of_an_instance_reads_and_edits_its_own_alone() {
     let unnamed = fixture.run.join("new.yaml").display().to_string();
     let new = fixture.manifest("new.example.com").set("/metadata/labels", json!({"team": "a"}));
     std::fs::write(&unnamed, new.to_text()).unwrap();
-    let attempts: [Attempt<'_>; 18] = [
+    let attempts: [Attempt<'_>; 24] = [
         (&["get", "upstreamclusters", &own], true),
         (&["patch", "upstreamclusters", &own, "--type=merge", "-p", label], true),
         (&["patch", "upstreamclusters", &own, "--type=merge", "--subresource=status", "-p", status], false),
@@ -283,6 +303,12 @@ fn tenant_of_an_instance_reads_and_edits_its_own_alone() {
         (&["get", "instances"], false),
         (&["create", "-f", &unnamed], false),
         (&["get", "gatewaysettings"], false),
+        (&["get", "gatewaysettings", "of-a"], true),
+        (&["patch", "gatewaysettings", "of-a", "--type=merge", "-p", label], false),
+        (&["get", "gatewaysettings", "of-b"], false),
+        (&["get", GATEWAYS, "of-a", "-n", NAMESPACE], true),
+        (&["delete", GATEWAYS, "of-a", "-n", NAMESPACE], false),
+        (&["get", GATEWAYS, "of-b", "-n", NAMESPACE], false),
         (&["get", "secrets", "-n", NAMESPACE], false),
         (&["get", "configmaps", "-n", NAMESPACE], false),
         (&["get", "leases.coordination.k8s.io", "-n", NAMESPACE], false),

@@ -88,7 +88,7 @@ fn of(attached: Attached) -> GatewayApiVerdicts {
 }
 
 fn programmed() -> ProgrammedState {
-    ProgrammedState::Programmed([IpAddr::from([192, 0, 2, 1])].into())
+    ProgrammedState::programmed([IpAddr::from([192, 0, 2, 1])].into())
 }
 
 /// The verdicts, and what is counted of them.
@@ -115,7 +115,7 @@ fn cases() -> Vec<(&'static str, GatewayApiVerdicts, Vec<&'static str>)> {
         ),
         (
             "without an address",
-            in_state(ProgrammedState::Programmed([].into()), GOOD),
+            in_state(ProgrammedState::programmed([].into()), GOOD),
             vec!["Gateway 1", "Gateway Programmed 1"],
         ),
         (
