@@ -12,7 +12,7 @@ const MAX_TEXT: usize = 16_384;
 const MAX_WARNINGS: usize = 100;
 
 /// An object, or a file that cannot be used.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ObjectStatus {
     #[serde(flatten)]
     pub(crate) diagnosis: SharedDiagnosis,
@@ -25,6 +25,9 @@ pub(crate) struct ObjectStatus {
     /// The numbers of an `Instance`'s members; only of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<InstanceCounts>,
+    /// Whether everything that its conditions say of gateways comes from Envoys of the one instance that it belongs to.
+    #[serde(skip)]
+    pub(crate) is_of_own_envoys: bool,
 }
 
 /// A diagnosis. It is not copied: those of thousands of objects are in memory anyway.
@@ -69,7 +72,7 @@ impl ObjectStatus {
             diagnosis.warnings.truncate(MAX_WARNINGS);
             diagnosis.warnings.iter_mut().for_each(truncate);
         }
-        Self { diagnosis: diagnosis.into(), status, instances: Vec::new(), counts: None }
+        Self { diagnosis: diagnosis.into(), status, instances: Vec::new(), counts: None, is_of_own_envoys: false }
     }
 
     /// The status of an `Instance`, if it is one.

@@ -50,6 +50,7 @@ fn fleet() -> FleetView {
         instance: "lab".to_owned(),
         clusters: vec![summary("b\u{1b}[2Jad", Severity::Warning, 12.5), summary("a.test", Severity::Good, 1_500.0)],
         gateways: vec![gateway("envoy-0", true, Some(4)), gateway("envoy-1", false, None)],
+        instances: Vec::new(),
     }
 }
 

@@ -135,6 +135,7 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
         status: ClusterStatus { content_hash: Some("0".to_owned()), conditions, ..ClusterStatus::default() },
         instances: Vec::new(),
         counts: None,
+        is_of_own_envoys: false,
     }
 }
 
