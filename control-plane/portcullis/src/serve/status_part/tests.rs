@@ -134,6 +134,7 @@ fn node((id, instance): &(&str, Option<usize>), clusters: usize, text: &str) -> 
             message: owner.as_ref().map_or_else(|| text.to_owned(), |owner| format!("{owner} is wrong")),
             owner,
             version: "v1".to_owned(),
+            is_optional: false,
         })
     };
     let status = TypeStatus { sent: "v2".to_owned(), acked: "v1".to_owned(), nack: Some(text.to_owned()) };
@@ -175,7 +176,7 @@ fn body(clusters: &[Held]) -> StatusBody {
 fn foreign_names(clusters: &[Held], tenant: usize) -> Vec<String> {
     let owner = |held: &Held| held.holder.or(held.next);
     let others = clusters.iter().enumerate().filter(|(_, held)| owner(held) != Some(tenant));
-    let others = others.map(|(number, _)| format!("{}\"", cluster(number)));
+    let others = others.map(|(number, _)| cluster(number));
     let instances = INSTANCES.iter().enumerate().filter(|(one, _)| *one != tenant).map(|(_, name)| (*name).to_owned());
     let more = ["socket-e5", "free-e6", "/azure/e7", "+", "infra", "team/rule", "GatewaySettings", "everything"];
     others.chain(instances).chain(more.map(str::to_owned)).collect()
