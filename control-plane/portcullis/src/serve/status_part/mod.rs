@@ -75,16 +75,23 @@ impl StatusBody {
         Some(Self { objects, source: own_source(&self.source), ..Self::default() })
     }
 
-    /// The `Instance` of this name, and what is chosen of the clusters.
+    /// The `Instance` of this name, and what is chosen of the clusters, in the order of all.
     fn objects_of(
         &self,
         instance: &str,
         choose: impl Fn(&Arc<ObjectStatus>) -> Option<Arc<ObjectStatus>>,
     ) -> Option<Arc<ObjectStatuses>> {
-        let is_it = |one: &&Arc<ObjectStatus>| one.diagnosis.kind == INSTANCE_KIND && one.diagnosis.name == instance;
-        let instance = self.objects.iter().find(is_it)?;
-        let clusters = self.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND).filter_map(choose);
-        Some(Arc::new(ObjectStatuses::new(std::iter::once(Arc::clone(instance)).chain(clusters).collect())))
+        let mut is_there = false;
+        let mut part = |one: &Arc<ObjectStatus>| match one.diagnosis.kind.as_str() {
+            CLUSTER_KIND => choose(one),
+            INSTANCE_KIND if one.diagnosis.name == instance => {
+                is_there = true;
+                Some(Arc::clone(one))
+            }
+            _ => None,
+        };
+        let objects = self.objects.iter().filter_map(&mut part).collect();
+        is_there.then(|| Arc::new(ObjectStatuses::new(objects)))
     }
 }
 

@@ -75,22 +75,26 @@ async fn tenant_reads_the_status_of_its_instances_alone() {
     let all = ask(&site, "alice", "/status?instance=alice").await;
     assert_eq!(all.status, StatusCode::OK);
     let found = all.json();
-    assert_eq!(names(&found, "objects", "name"), ["alice", "alice.test", "passes.test"]);
+    assert_eq!(names(&found, "objects", "name"), ["alice.test", "passes.test", "alice"]);
     assert_eq!(names(&found, "nodes", "id"), ["alice/envoy-0"]);
     for hidden in ["bob", "alice-2", "words", "rejectedNodes"] {
         assert!(!all.text.contains(hidden), "{hidden}: {}", all.text);
     }
     assert_eq!(found["snapshot"], "", "it changes with what others have");
     let second = ask(&site, "alice", "/status?instance=alice-2").await.json();
-    assert_eq!(names(&second, "objects", "name"), ["alice-2", "alice-2.test"]);
+    assert_eq!(names(&second, "objects", "name"), ["alice-2.test", "alice-2"]);
     let of_bob = ask(&site, "bob", "/status?instance=bob").await.json();
-    assert_eq!(names(&of_bob, "objects", "name"), ["bob", "bob.test"], "one that is not his yet is not shown");
+    assert_eq!(
+        names(&of_bob, "objects", "name"),
+        ["bob.test", "bob"],
+        "a cluster that it does not hold yet is not shown"
+    );
     let root = ask(&site, "root", "/status?instance=bob").await.json();
-    assert_eq!(names(&root, "objects", "name"), ["bob", "bob.test", "passes.test"]);
+    assert_eq!(names(&root, "objects", "name"), ["bob.test", "passes.test", "bob"]);
     assert_eq!(ask(&site, "root", "/status?instance=gone").await.status, StatusCode::NOT_FOUND);
 }
 
-/// `alice-gone` is a name to which she has the right, and that no instance has.
+/// `alice-gone` is a name to which the reader has the right, and that no instance has.
 #[tokio::test]
 async fn instance_of_others_and_none_are_one_refusal() {
     let site = site(&Arc::default());
