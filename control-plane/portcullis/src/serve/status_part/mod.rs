@@ -20,8 +20,8 @@ use super::object_statuses::ObjectStatuses;
 use super::source::SourceStatus;
 use super::status::{NodeReport, StatusBody, TypeStatus};
 pub(super) use fleet_part::part_of_fleet;
+use own_object::Tenant;
 pub(super) use own_object::is_of_own_envoys;
-use own_object::own_object;
 
 /// The message about a response as a whole. Envoy's own may quote host names of others, which a listener has to close.
 const REJECTED: &str = "Envoy rejects a part of its configuration: see the condition Ready of the Instance";
@@ -45,11 +45,14 @@ impl StatusBody {
     /// The same for a tenant of the instance: the clusters that it holds, each until it has passed over, and its Envoys, without anything of
     /// others. `None` if there is no instance of this name.
     pub(super) fn part_of_tenant(&self, name: &str) -> Option<Self> {
+        let is_own = |node: &&NodeReport| is_node_of(&node.id, name) && is_of_view(node, name);
+        let own = self.nodes.iter().filter(is_own);
+        let refuses_shared = own.clone().any(|node| node.refused.iter().any(|one| one.owner.is_none()));
         let is_held = |object: &ObjectStatus| object.instances.first().is_some_and(|holder| holder == name);
-        let objects = self.objects_of(name, |object| is_held(object).then(|| Arc::new(own_object(object, name))))?;
+        let tenant = Tenant { instance: name, refuses_shared };
+        let objects = self.objects_of(name, |object| is_held(object).then(|| Arc::new(tenant.own_object(object))))?;
         let clusters = objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND);
         let clusters: BTreeSet<&str> = clusters.map(|one| one.diagnosis.name.as_str()).collect();
-        let own = self.nodes.iter().filter(|node| is_node_of(&node.id, name) && is_of_view(node, name));
         let nodes = own.map(|node| own_node(node, &clusters)).collect();
         let source = own_source(&self.source);
         Some(Self { nodes: Arc::new(nodes), source, objects: Arc::clone(&objects), ..Self::default() })

@@ -24,12 +24,58 @@ pub(in super::super) fn is_of_own_envoys(seen: &StatusInput<'_>, instances: &[St
     seen.at_gateways.is_empty() && nodes.all(is_own) && local.all(is_own)
 }
 
-/// An `UpstreamCluster` as a tenant of the instance that holds it may see it.
-pub(super) fn own_object(object: &ObjectStatus, instance: &str) -> ObjectStatus {
-    let diagnosis = own_diagnosis(&object.diagnosis);
-    let status = own_status(object, &diagnosis, instance);
-    let instances = vec![instance.to_owned()];
-    ObjectStatus { instances, ..ObjectStatus::new(Arc::new(diagnosis), status) }
+/// The tenant of an instance.
+pub(super) struct Tenant<'a> {
+    pub(super) instance: &'a str,
+    /// Whether an Envoy of the instance refuses a resource of all its objects, such as the listener. Its message may quote host names of
+    /// others, which a listener has to close, and is that of each object then.
+    pub(super) refuses_shared: bool,
+}
+
+impl Tenant<'_> {
+    /// An `UpstreamCluster` that the instance holds, as its tenant may see it.
+    pub(super) fn own_object(&self, object: &ObjectStatus) -> ObjectStatus {
+        let diagnosis = own_diagnosis(&object.diagnosis);
+        let status = self.own_status(object, &diagnosis);
+        let instances = vec![self.instance.to_owned()];
+        ObjectStatus { instances, ..ObjectStatus::new(Arc::new(diagnosis), status) }
+    }
+
+    fn own_status(&self, object: &ObjectStatus, diagnosis: &Diagnosis) -> ClusterStatus {
+        let mut status = object.status.clone();
+        for condition in &mut status.conditions {
+            self.limit(condition, object, diagnosis);
+        }
+        status.gateways.retain(|gateway| is_node_of(&gateway.name, self.instance));
+        for message in status.gateways.iter_mut().filter_map(|gateway| gateway.message.as_mut()) {
+            if self.refuses_shared {
+                ELSEWHERE.clone_into(message);
+            }
+        }
+        if !object.is_of_own_envoys {
+            status.more_gateways = 0;
+        }
+        status
+    }
+
+    /// Leaves in a condition what is the object's own.
+    fn limit(&self, condition: &mut Condition, object: &ObjectStatus, diagnosis: &Diagnosis) {
+        let is_passing = object.instances.len() > 1;
+        match condition.kind {
+            ConditionType::Accepted => condition.message = accepted_message(diagnosis),
+            // They are about the object's own references.
+            ConditionType::ServersDiscovered | ConditionType::TokenKeysCurrent => {}
+            kind if is_passing && is_of_envoys(kind) => {
+                condition.status = State::Unknown;
+                PASSES_OVER.clone_into(&mut condition.reason);
+                PASSING.clone_into(&mut condition.message);
+            }
+            ConditionType::Programmed if object.is_of_own_envoys && !self.refuses_shared => {}
+            ConditionType::Ready | ConditionType::LimitsShared if object.is_of_own_envoys => {}
+            // Counts of a shadow may be those of a former owner's Envoys for a moment.
+            _ => ELSEWHERE.clone_into(&mut condition.message),
+        }
+    }
 }
 
 /// A diagnosis with each problem by its field and subject: the text of one may name the owner of a host name, or a policy.
@@ -57,38 +103,11 @@ fn outlines(problems: &[Problem]) -> Vec<String> {
     outlines
 }
 
-fn own_status(object: &ObjectStatus, diagnosis: &Diagnosis, instance: &str) -> ClusterStatus {
-    let mut status = object.status.clone();
-    for condition in &mut status.conditions {
-        limit(condition, object, diagnosis);
-    }
-    status.gateways.retain(|gateway| is_node_of(&gateway.name, instance));
-    if !object.is_of_own_envoys {
-        status.more_gateways = 0;
-    }
-    status
-}
-
-/// Leaves in a condition what is the object's own.
-fn limit(condition: &mut Condition, object: &ObjectStatus, diagnosis: &Diagnosis) {
-    let is_passing = object.instances.len() > 1;
-    match condition.kind {
-        ConditionType::Accepted => {
-            let warnings = diagnosis.warnings.iter().map(|warning| format!("warning: {warning}"));
-            let message = Some(diagnosis.message.clone()).filter(|message| !message.is_empty());
-            condition.message = message.into_iter().chain(warnings).collect::<Vec<_>>().join("; ");
-        }
-        // They are about the object's own references.
-        ConditionType::ServersDiscovered | ConditionType::TokenKeysCurrent => {}
-        kind if is_passing && is_of_envoys(kind) => {
-            condition.status = State::Unknown;
-            PASSES_OVER.clone_into(&mut condition.reason);
-            PASSING.clone_into(&mut condition.message);
-        }
-        // Counts of a shadow may be those of a former owner's Envoys for a moment.
-        kind if is_of_envoys(kind) && object.is_of_own_envoys && kind != ConditionType::ShadowDiffers => {}
-        _ => ELSEWHERE.clone_into(&mut condition.message),
-    }
+/// As the condition `Accepted` has it.
+fn accepted_message(diagnosis: &Diagnosis) -> String {
+    let message = Some(diagnosis.message.clone()).filter(|message| !message.is_empty());
+    let warnings = diagnosis.warnings.iter().map(|warning| format!("warning: {warning}"));
+    message.into_iter().chain(warnings).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether Envoys decide about a condition.

@@ -89,7 +89,7 @@ fn diagnosis(kind: &str, name: &str, is_refused: bool, text: &str) -> Diagnosis 
     }
 }
 
-fn object(number: usize, held: Held, text: &str) -> ObjectStatus {
+fn object(number: usize, held: Held, (text, is_shared): (&str, bool)) -> ObjectStatus {
     let diagnosis = diagnosis(CLUSTER_KIND, &cluster(number), held.is_refused, text);
     let owners = [held.holder, held.next];
     let is_there = |(at, (_, instance)): &(usize, &(&str, Option<usize>))| {
@@ -100,6 +100,7 @@ fn object(number: usize, held: Held, text: &str) -> ObjectStatus {
         let health = Some(Health { healthy: 1, total: 2, unhealthy: Vec::new() });
         let progress = match name.starts_with(INSTANCES[0]) {
             true => GatewayProgress::Acknowledged,
+            false if is_shared => GatewayProgress::Refused { message: text.to_owned() },
             false => GatewayProgress::Refused { message: format!("refused by {name}") },
         };
         Gateway { name, progress, health, lost_subsets: Vec::new() }
@@ -126,7 +127,7 @@ fn object(number: usize, held: Held, text: &str) -> ObjectStatus {
     ObjectStatus { instances, is_of_own_envoys, ..ObjectStatus::new(Arc::new(diagnosis), status) }
 }
 
-fn node((id, instance): &(&str, Option<usize>), clusters: usize, text: &str) -> NodeReport {
+fn node((id, instance): &(&str, Option<usize>), clusters: usize, (text, is_shared): (&str, bool)) -> NodeReport {
     let refused = |owner: Option<String>| {
         RefusedResource::from(&Refused {
             type_url: "type/Cluster".to_owned(),
@@ -144,13 +145,17 @@ fn node((id, instance): &(&str, Option<usize>), clusters: usize, text: &str) -> 
         types: BTreeMap::from([("type/Cluster".to_owned(), status)]),
         in_sync: false,
         view: instance.map(|one| format!("instance/{}", INSTANCES[one])),
-        refused: (0..clusters).map(|number| refused(Some(cluster(number)))).chain([refused(None)]).collect(),
+        refused: (0..clusters)
+            .map(|number| refused(Some(cluster(number))))
+            .chain(is_shared.then(|| refused(None)))
+            .collect(),
     }
 }
 
-fn body(clusters: &[Held]) -> StatusBody {
+/// A status. `is_shared`: a listener of all is refused.
+fn body(clusters: &[Held], is_shared: bool) -> StatusBody {
     let text = gossip(clusters.len());
-    let objects = clusters.iter().enumerate().map(|(number, held)| object(number, *held, &text));
+    let objects = clusters.iter().enumerate().map(|(number, held)| object(number, *held, (&text, is_shared)));
     let instances = INSTANCES.map(|name| {
         let mut diagnosis = diagnosis(INSTANCE_KIND, name, false, "");
         (diagnosis.at, diagnosis.warnings) = (None, Vec::new());
@@ -159,7 +164,7 @@ fn body(clusters: &[Held]) -> StatusBody {
     let settings =
         ObjectStatus::new(Arc::new(diagnosis("GatewaySettings", "gateway", true, &text)), ClusterStatus::default());
     let all = objects.chain(instances).chain([settings]).map(Arc::new).collect();
-    let nodes = NODES.iter().map(|one| node(one, clusters.len(), &text)).collect();
+    let nodes = NODES.iter().map(|one| node(one, clusters.len(), (&text, is_shared))).collect();
     let rejected = RejectedNodeStatus { node: text.clone(), by: text.clone(), reason: text.clone(), times: 1 };
     let source = SourceStatus { reason: Some(text.clone()), limits_reason: Some(text), ..SourceStatus::default() };
     StatusBody {
@@ -188,8 +193,11 @@ fn texts<'a>(value: &'a Value, list: &str, field: &str) -> Vec<&'a str> {
 
 proptest! {
     #[test]
-    fn tenant_sees_its_own_and_no_name_of_others(clusters in prop::collection::vec(held(), 0..8)) {
-        let body = body(&clusters);
+    fn tenant_sees_its_own_and_no_name_of_others(
+        clusters in prop::collection::vec(held(), 0..8),
+        is_shared in any::<bool>(),
+    ) {
+        let body = body(&clusters, is_shared);
         for (tenant, name) in INSTANCES.iter().enumerate() {
             let part = serde_json::to_value(body.part_of_tenant(name).unwrap()).unwrap();
             let text = part.to_string();
@@ -258,7 +266,7 @@ fn conditions(body: &StatusBody, name: &str) -> Vec<Condition> {
 fn cluster_that_passes_over_shows_nothing_of_the_next_owner() {
     let held =
         Held { holder: Some(0), next: None, is_refused: false, has_gateways: false, has_limits: false, others: 0 };
-    let of = |holder, next| body(&[Held { holder: Some(holder), next, ..held }]);
+    let of = |holder, next| body(&[Held { holder: Some(holder), next, ..held }], false);
     let kind = |all: &[Condition], kind: ConditionType| {
         all.iter().find(|one| one.kind == kind).map(|one| (one.status, one.reason.clone())).unwrap()
     };
