@@ -6,11 +6,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Denied, LoginPolicy, ObjectNames, ReadKind, Reader};
 use super::data::ConsoleData;
+use super::fleet_part::part_of_fleet;
 use super::question::{Explained, Question, QuestionError};
 use crate::explain::ExplainedObjects;
 use crate::serve::fleet::view::{ClusterView, FleetView};
 use crate::serve::status::StatusBody;
-use crate::serve::status_part::part_of_fleet;
 use crate::serve::turns::without_turn;
 
 /// The number of streams of events: of all readers, and of one who has a name.

@@ -1,9 +1,8 @@
-//! Parts of `/status` and of the fleet: of one `Instance`, of one `UpstreamCluster`, of a reader who may not see all.
+//! Parts of `/status`: of one `Instance`, and of one `UpstreamCluster`.
 //!
 //! A tenant's part has nothing of others by its construction: it holds no text in which anything but the tenant's own objects and Envoys may
 //! have a part. Texts are not searched for names, because one that is left out for a name would say that this name is in use.
 
-mod fleet_part;
 mod own_object;
 #[cfg(test)]
 mod tests;
@@ -19,8 +18,7 @@ use super::object_status::ObjectStatus;
 use super::object_statuses::ObjectStatuses;
 use super::source::SourceStatus;
 use super::status::{NodeReport, StatusBody, TypeStatus};
-pub(super) use fleet_part::part_of_fleet;
-use own_object::Tenant;
+use own_object::TenantView;
 pub(super) use own_object::is_of_own_envoys;
 
 /// The message about a response as a whole. Envoy's own may quote host names of others, which a listener has to close.
@@ -49,7 +47,7 @@ impl StatusBody {
         let own = self.nodes.iter().filter(is_own);
         let refuses_shared = own.clone().any(|node| node.refused.iter().any(|one| one.owner.is_none()));
         let is_held = |object: &ObjectStatus| object.instances.first().is_some_and(|holder| holder == name);
-        let tenant = Tenant { instance: name, refuses_shared };
+        let tenant = TenantView { instance: name, refuses_shared };
         let objects = self.objects_of(name, |object| is_held(object).then(|| Arc::new(tenant.own_object(object))))?;
         let clusters = objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND);
         let clusters: BTreeSet<&str> = clusters.map(|one| one.diagnosis.name.as_str()).collect();

@@ -24,15 +24,15 @@ pub(in super::super) fn is_of_own_envoys(seen: &StatusInput<'_>, instances: &[St
     seen.at_gateways.is_empty() && nodes.all(is_own) && local.all(is_own)
 }
 
-/// The tenant of an instance.
-pub(super) struct Tenant<'a> {
+/// The view of an instance's tenant.
+pub(super) struct TenantView<'a> {
     pub(super) instance: &'a str,
     /// Whether an Envoy of the instance refuses a resource of all its objects, such as the listener. Its message may quote host names of
     /// others, which a listener has to close, and is that of each object then.
     pub(super) refuses_shared: bool,
 }
 
-impl Tenant<'_> {
+impl TenantView<'_> {
     /// An `UpstreamCluster` that the instance holds, as its tenant may see it.
     pub(super) fn own_object(&self, object: &ObjectStatus) -> ObjectStatus {
         let diagnosis = own_diagnosis(&object.diagnosis);

@@ -13,7 +13,6 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, InstanceSummary};
 use crate::serve::status::{RefusedResource, RejectedNodeStatus};
 
 /// Instances; no name is a part of another one, nor of any other text.
@@ -225,35 +224,6 @@ proptest! {
                 prop_assert_eq!(object["accepted"].as_bool(), Some(!held.is_refused));
             }
         }
-    }
-
-    #[test]
-    fn fleet_of_a_tenant_has_envoys_of_its_instances_alone(
-        clusters in prop::collection::btree_set(0..6_usize, 0..6),
-        tenants in prop::collection::btree_set(0..INSTANCES.len(), 0..3),
-    ) {
-        let gateways = NODES.map(|(node, _)| GatewaySummary { node: node.to_owned(), ..GatewaySummary::default() });
-        let summary = |number| ClusterSummary {
-            name: cluster(number),
-            by_gateway: vec![None; NODES.len()],
-            ..ClusterSummary::default()
-        };
-        let instance = |name: &str| InstanceSummary { name: name.to_owned(), ..InstanceSummary::default() };
-        let view = FleetView {
-            time: 1,
-            instance: "everything".to_owned(),
-            clusters: (0..6).map(summary).collect(),
-            gateways: gateways.into(),
-            instances: INSTANCES.map(instance).into(),
-        };
-        let seen: BTreeSet<String> = clusters.into_iter().map(cluster).collect();
-        let own: BTreeSet<String> = tenants.into_iter().map(|one| INSTANCES[one].to_owned()).collect();
-        let part = part_of_fleet(&view, &seen, &own);
-        let nodes = NODES.iter().map(|(node, _)| *node).filter(|node| own.iter().any(|one| is_node_of(node, one)));
-        prop_assert!(part.gateways.iter().map(|one| one.node.as_str()).eq(nodes));
-        prop_assert!(part.instances.iter().map(|one| &one.name).eq(&own));
-        prop_assert!(part.clusters.iter().map(|one| &one.name).eq(&seen));
-        prop_assert!(part.clusters.iter().all(|one| one.by_gateway.is_empty()) && part.instance.is_empty());
     }
 }
 

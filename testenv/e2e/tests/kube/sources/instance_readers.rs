@@ -39,7 +39,9 @@ impl Site {
         let objects: Vec<String> = TEAMS.into_iter().flat_map(|team| objects(&fixture, team)).collect();
         let files = fixture.run.make_dir("files").unwrap();
         std::fs::write(files.join("all.yaml"), objects.join("\n---\n")).unwrap();
-        objects.iter().for_each(|object| fixture.apply(object));
+        for object in &objects {
+            fixture.apply(object);
+        }
         for team in TEAMS {
             fixture.admin(&["create", "serviceaccount", &format!("tenant-{team}"), "-n", READERS]);
             let directory = files.display().to_string();
