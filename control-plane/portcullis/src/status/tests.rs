@@ -1,6 +1,5 @@
-use serde_json::json;
-
 use clap::{Args, FromArgMatches};
+use serde_json::json;
 
 use super::*;
 
