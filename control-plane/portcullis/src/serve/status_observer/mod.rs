@@ -184,7 +184,8 @@ impl StatusObserver {
             let version = versions.version(&diagnosis.name).unwrap_or_default();
             let observed = ObservedStates { gateways: &gateways, inputs };
             let (status, is_of_own_envoys) = status_of(diagnosis, &observed, (version, &instances), (conditions, now));
-            ObjectStatus { instances, is_of_own_envoys, ..ObjectStatus::new(Arc::clone(diagnosis), status) }
+            let holder = envoys.holder(diagnosis, &instances);
+            ObjectStatus { instances, holder, is_of_own_envoys, ..ObjectStatus::new(Arc::clone(diagnosis), status) }
         })
     }
 

@@ -46,7 +46,7 @@ impl StatusBody {
         let is_own = |node: &&NodeReport| is_node_of(&node.id, name) && is_of_view(node, name);
         let own = self.nodes.iter().filter(is_own);
         let refuses_shared = own.clone().any(|node| node.refused.iter().any(|one| one.owner.is_none()));
-        let is_held = |object: &ObjectStatus| object.instances.first().is_some_and(|holder| holder == name);
+        let is_held = |object: &ObjectStatus| object.holder.instance.as_deref() == Some(name);
         let tenant = TenantView { instance: name, refuses_shared };
         let objects = self.objects_of(name, |object| is_held(object).then(|| Arc::new(tenant.own_object(object))))?;
         let clusters = objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND);

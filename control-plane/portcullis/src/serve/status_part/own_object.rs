@@ -60,12 +60,11 @@ impl TenantView<'_> {
 
     /// Leaves in a condition what is the object's own.
     fn limit(&self, condition: &mut Condition, object: &ObjectStatus, diagnosis: &Diagnosis) {
-        let is_passing = object.instances.len() > 1;
         match condition.kind {
             ConditionType::Accepted => condition.message = accepted_message(diagnosis),
             // They are about the object's own references.
             ConditionType::ServersDiscovered | ConditionType::TokenKeysCurrent => {}
-            kind if is_passing && is_of_envoys(kind) => {
+            kind if object.holder.is_passing && is_of_envoys(kind) => {
                 condition.status = State::Unknown;
                 PASSES_OVER.clone_into(&mut condition.reason);
                 PASSING.clone_into(&mut condition.message);

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::serve::object_status::ClusterHolder;
 use crate::serve::status::{RefusedResource, RejectedNodeStatus};
 
 /// Instances; no name is a part of another one, nor of any other text.
@@ -120,10 +121,11 @@ fn object(number: usize, held: Held, (text, is_shared): (&str, bool)) -> ObjectS
     };
     let instances: Vec<String> =
         owners.into_iter().flatten().filter_map(|one| Some((*INSTANCES.get(one)?).to_owned())).collect();
-    // Without a holder the first one that is listed has it.
     let is_of_own_envoys = is_of_own_envoys(&seen, &instances);
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
-    ObjectStatus { instances, is_of_own_envoys, ..ObjectStatus::new(Arc::new(diagnosis), status) }
+    let holder = held.holder.map(|one| INSTANCES[one].to_owned());
+    let holder = ClusterHolder { instance: holder, is_passing: held.next.is_some() };
+    ObjectStatus { instances, holder, is_of_own_envoys, ..ObjectStatus::new(Arc::new(diagnosis), status) }
 }
 
 fn node((id, instance): &(&str, Option<usize>), clusters: usize, (text, is_shared): (&str, bool)) -> NodeReport {
@@ -178,8 +180,7 @@ fn body(clusters: &[Held], is_shared: bool) -> StatusBody {
 
 /// The names that a tenant's part may not have.
 fn foreign_names(clusters: &[Held], tenant: usize) -> Vec<String> {
-    let owner = |held: &Held| held.holder.or(held.next);
-    let others = clusters.iter().enumerate().filter(|(_, held)| owner(held) != Some(tenant));
+    let others = clusters.iter().enumerate().filter(|(_, held)| held.holder != Some(tenant));
     let others = others.map(|(number, _)| cluster(number));
     let instances = INSTANCES.iter().enumerate().filter(|(one, _)| *one != tenant).map(|(_, name)| (*name).to_owned());
     let more = ["socket-e5", "free-e6", "/azure/e7", "+", "infra", "team/rule", "GatewaySettings", "everything"];
@@ -203,7 +204,7 @@ proptest! {
             for foreign in foreign_names(&clusters, tenant) {
                 prop_assert!(!text.contains(&foreign), "{} sees {}: {}", name, foreign, text);
             }
-            let own = |held: &&(usize, &Held)| held.1.holder.or(held.1.next) == Some(tenant);
+            let own = |held: &&(usize, &Held)| held.1.holder == Some(tenant);
             let held: Vec<_> = clusters.iter().enumerate().collect();
             let held: Vec<&(usize, &Held)> = held.iter().filter(own).collect();
             let names: Vec<String> = held.iter().map(|(number, _)| cluster(*number)).collect();
@@ -246,6 +247,8 @@ fn cluster_that_passes_over_shows_nothing_of_the_next_owner() {
     }
     assert_eq!(conditions(&of(2, Some(1)), "crimson"), [], "not yet its own");
     assert_eq!(conditions(&of(1, None), "emerald"), [], "no longer its own");
+    let of_none = body(&[Held { holder: None, next: Some(2), ..held }], false);
+    assert_eq!(conditions(&of_none, "emerald"), [], "Envoys of no instance have it still");
     let own = conditions(&of(2, None), "emerald");
     let programmed = own.iter().find(|one| one.kind == ConditionType::Programmed).unwrap();
     assert!(programmed.message.contains("refused by emerald/e3"), "of its own Envoys all is shown: {programmed:?}");

@@ -10,7 +10,7 @@ use super::*;
 use crate::serve::console::access::{Denied, Reader};
 use crate::serve::console::state::StatusPart;
 use crate::serve::fleet::view::{GatewaySummary, InstanceSummary};
-use crate::serve::object_status::ObjectStatus;
+use crate::serve::object_status::{ClusterHolder, ObjectStatus};
 use crate::serve::status::NodeReport;
 
 const INSTANCES: [&str; 3] = ["alice", "alice-2", "bob"];
@@ -19,8 +19,9 @@ const INSTANCES: [&str; 3] = ["alice", "alice-2", "bob"];
 fn divided() -> FixedData {
     let mut all = data(&["alice.test", "alice-2.test", "bob.test", "passes.test"], "words");
     let of = |name: &str, owners: &[&str]| {
-        let instances = owners.iter().map(|one| (*one).to_owned()).collect();
-        ObjectStatus { instances, ..object(CLUSTER_KIND, name, Served::Newest, "words of others") }
+        let instances: Vec<String> = owners.iter().map(|one| (*one).to_owned()).collect();
+        let holder = ClusterHolder { instance: instances.first().cloned(), is_passing: owners.len() > 1 };
+        ObjectStatus { instances, holder, ..object(CLUSTER_KIND, name, Served::Newest, "words of others") }
     };
     let mut objects: Vec<ObjectStatus> = INSTANCES.map(|name| of(&format!("{name}.test"), &[name])).into();
     objects.push(of("passes.test", &["alice", "bob"]));
