@@ -50,6 +50,15 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
+/// A name as one segment of a path, or as a value of a query.
+pub(crate) fn escaped(name: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    name.bytes().map(escape).collect()
+}
+
 /// Whether a token may be sent there without TLS.
 fn is_this_machine(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()

@@ -14,6 +14,7 @@ use portcullis_xds::{AckState, AckStates, HealthReport, NodeStatus, Registry, Sn
 use super::gateway_states::refused_elsewhere;
 use super::gateway_views::gateway_of_view;
 use super::instance_views::{InstanceState, InstanceStates, instance_of_view};
+use super::object_status::ClusterHolder;
 
 /// The Envoys of each instance.
 pub(super) type EnvoyProgress = BTreeMap<String, InstanceProgress>;
@@ -123,6 +124,15 @@ impl InstanceEnvoys<'_> {
     pub(super) fn of_object(&self, diagnosis: &Diagnosis) -> Vec<String> {
         let is_cluster = diagnosis.kind == CLUSTER_KIND;
         self.states.of_clusters.get(&diagnosis.name).filter(|_| is_cluster).cloned().unwrap_or_default()
+    }
+
+    /// The one of these instances of an `UpstreamCluster` that holds it.
+    pub(super) fn holder(&self, diagnosis: &Diagnosis, instances: &[String]) -> ClusterHolder {
+        let is_cluster = diagnosis.kind == CLUSTER_KIND;
+        match self.states.passing.get(&diagnosis.name).filter(|_| is_cluster) {
+            Some(holder) => ClusterHolder { instance: holder.clone(), is_passing: true },
+            None => ClusterHolder { instance: instances.first().cloned(), is_passing: false },
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `object_statuses`, `gateway_states`, `endpoint_reports`, `gateway_health`, `instance_status` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
-//! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
+//! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `status_part` for tenants, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
 mod by_place;
@@ -67,6 +67,7 @@ mod source;
 mod state;
 mod status;
 mod status_observer;
+mod status_part;
 mod tls_connection;
 mod token_keys;
 mod turns;

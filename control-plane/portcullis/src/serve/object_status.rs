@@ -12,7 +12,7 @@ const MAX_TEXT: usize = 16_384;
 const MAX_WARNINGS: usize = 100;
 
 /// An object, or a file that cannot be used.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ObjectStatus {
     #[serde(flatten)]
     pub(crate) diagnosis: SharedDiagnosis,
@@ -25,6 +25,19 @@ pub(crate) struct ObjectStatus {
     /// The numbers of an `Instance`'s members; only of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<InstanceCounts>,
+    #[serde(skip)]
+    pub(crate) holder: ClusterHolder,
+    /// Whether everything that its conditions say of gateways comes from Envoys of the one instance that it belongs to.
+    #[serde(skip)]
+    pub(crate) is_of_own_envoys: bool,
+}
+
+/// The instance that holds an `UpstreamCluster`, if one does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClusterHolder {
+    pub(crate) instance: Option<String>,
+    /// Whether it passes over to another owner, whose Envoys have it, too.
+    pub(crate) is_passing: bool,
 }
 
 /// A diagnosis. It is not copied: those of thousands of objects are in memory anyway.
@@ -69,7 +82,14 @@ impl ObjectStatus {
             diagnosis.warnings.truncate(MAX_WARNINGS);
             diagnosis.warnings.iter_mut().for_each(truncate);
         }
-        Self { diagnosis: diagnosis.into(), status, instances: Vec::new(), counts: None }
+        Self {
+            diagnosis: diagnosis.into(),
+            status,
+            instances: Vec::new(),
+            counts: None,
+            holder: ClusterHolder::default(),
+            is_of_own_envoys: false,
+        }
     }
 
     /// The status of an `Instance`, if it is one.

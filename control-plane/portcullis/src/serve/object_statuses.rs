@@ -40,7 +40,6 @@ pub(super) struct ChangedInputs<'a> {
 
 impl ObjectStatuses {
     /// Statuses in this order.
-    #[cfg(test)]
     pub(crate) fn new(list: Vec<Arc<ObjectStatus>>) -> Self {
         let by_name = Arc::new(places_by_name(list.len(), |place| list.get(place).map(|one| &*one.diagnosis.name)));
         Self { list, by_name }

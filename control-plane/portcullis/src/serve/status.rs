@@ -56,7 +56,7 @@ fn by_pool<S: Serializer>(endpoints: &Arc<EndpointHealth>, serializer: S) -> Res
 }
 
 /// An Envoy that is connected, or was.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeReport {
     pub(crate) id: String,
@@ -72,7 +72,7 @@ pub(crate) struct NodeReport {
 }
 
 /// A resource that a node refuses.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RefusedResource {
     r#type: String,
@@ -84,7 +84,7 @@ pub(crate) struct RefusedResource {
 }
 
 /// The state of one resource type at a node.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct TypeStatus {
     pub(crate) sent: String,
     pub(crate) acked: String,

@@ -26,7 +26,8 @@ pub(crate) struct Status {
     /// The UpstreamCluster to print; all if unset.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Print this Instance, the UpstreamClusters that belong to it, also those that pass over, and its Envoys, and nothing else.
+    /// Print this Instance, the UpstreamClusters that belong to it, also those that pass over, and its Envoys, and nothing else. The right
+    /// to get the Instance is enough; it shows clusters until they have passed over, and no message about others.
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub(crate) instance: Option<String>,
     /// How it is printed.

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) use arguments::{Status, StatusOutput};
 use report::StatusReport;
 
-use crate::control_plane_client::AskError;
+use crate::control_plane_client::{AskError, escaped};
 use crate::http_client::ResponseLimits;
 use crate::live;
 use crate::runtime::{RuntimeError, Threads, runtime};
@@ -64,7 +64,8 @@ async fn print(arguments: &Status) -> Result<ExitCode, StatusError> {
 
 /// The text to print, and whether every object in it is accepted and programmed.
 async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
-    let body = arguments.control_plane.get("/status", LIMITS).await?;
+    let body =
+        arguments.control_plane.get(&path(arguments), LIMITS).await.map_err(|error| unknown(arguments, error))?;
     let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;
@@ -83,6 +84,25 @@ async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
         (StatusOutput::Text, None) => instance::heading(&report, arguments) + &text::table(&report, false),
     };
     Ok((text, report.objects.iter().all(report::Object::is_well)))
+}
+
+/// The part that is asked for. A control plane of a release before sends everything.
+fn path(arguments: &Status) -> String {
+    match (&arguments.name, &arguments.instance) {
+        (_, Some(instance)) => format!("/status?instance={}", escaped(instance)),
+        // Names of objects have no capital letters.
+        (Some(name), None) => format!("/status?cluster={}", escaped(&name.to_ascii_lowercase())),
+        (None, None) => "/status".to_owned(),
+    }
+}
+
+/// The error of a part that is not there.
+fn unknown(arguments: &Status, error: AskError) -> StatusError {
+    match (error, &arguments.name, &arguments.instance) {
+        (AskError::NotFound(_), _, Some(instance)) => StatusError::UnknownInstance(instance.clone()),
+        (AskError::NotFound(_), Some(name), None) => StatusError::Unknown(name.clone()),
+        (error, ..) => error.into(),
+    }
 }
 
 /// Leaves the clusters of a name; `None` if there is none.

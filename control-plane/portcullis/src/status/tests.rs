@@ -1,3 +1,4 @@
+use clap::{Args, FromArgMatches};
 use serde_json::json;
 
 use super::*;
@@ -94,4 +95,26 @@ Warnings:
 fn status_succeeds_only_if_all_are_accepted_and_programmed() {
     let well: Vec<bool> = report().objects.iter().map(report::Object::is_well).collect();
     assert_eq!(well, [true, false, true, false], "ready or not");
+}
+
+#[test]
+fn part_of_the_status_is_asked_for_by_name() {
+    let parsed = |words: &[&str]| {
+        let command = Status::augment_args(clap::Command::new("status"));
+        let matches = command.try_get_matches_from([&["status"], words].concat()).unwrap();
+        Status::from_arg_matches(&matches).unwrap()
+    };
+    for (words, expected) in [
+        (&[][..], "/status"),
+        (&["Prod.test"], "/status?cluster=prod.test"),
+        (&["--instance", "team-a"], "/status?instance=team-a"),
+        (&["--instance", "a&cluster=b"], "/status?instance=a%26cluster%3Db"),
+    ] {
+        assert_eq!(path(&parsed(words)), expected, "{words:?}");
+    }
+    let not_found = || AskError::NotFound("127.0.0.1:9080".to_owned());
+    assert!(matches!(unknown(&parsed(&["a"]), not_found()), StatusError::Unknown(name) if name == "a"));
+    let of_instance = unknown(&parsed(&["--instance", "a"]), not_found());
+    assert!(matches!(of_instance, StatusError::UnknownInstance(name) if name == "a"));
+    assert!(matches!(unknown(&parsed(&[]), not_found()), StatusError::Ask(_)));
 }

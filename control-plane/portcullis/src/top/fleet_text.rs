@@ -5,13 +5,13 @@ use portcullis_api::status::Timestamp;
 use super::Order;
 use super::numbers::{age, duration, rate};
 use crate::display_text::one_line;
-use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, Numbers, Severity};
+use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, InstanceSummary, Numbers, Severity};
 use crate::table::aligned;
 
 /// Most characters of a message.
 const MAX_MESSAGE: usize = 100;
 
-/// A line about all, a table of the clusters in this order, and one of the gateways.
+/// A line about all, a table of the clusters in this order, one of the instances, and one of the gateways.
 pub(super) fn table(view: &mut FleetView, order: Order) -> String {
     let mut text = head(view, order);
     if view.clusters.is_empty() {
@@ -21,6 +21,12 @@ pub(super) fn table(view: &mut FleetView, order: Order) -> String {
         let mut rows = vec![columns(&["NAME", "STATE"], &["SERVERS", "MESSAGE"])];
         rows.extend(view.clusters.iter().map(cluster_row));
         text.push_str(&aligned(&rows, &NUMBERS));
+    }
+    if !view.instances.is_empty() {
+        let mut rows = vec![["INSTANCE", "STATE", "CLUSTERS", "ENVOYS", "MESSAGE"].map(str::to_owned).to_vec()];
+        rows.extend(view.instances.iter().map(instance_row));
+        text.push('\n');
+        text.push_str(&aligned(&rows, &[2, 3]));
     }
     if !view.gateways.is_empty() {
         let mut rows = vec![columns(&["GATEWAY", "STATE"], &["UPTIME", "REPORTED"])];
@@ -89,6 +95,14 @@ fn gateway_row(one: &GatewaySummary) -> Vec<String> {
     row.push(if reported.is_some() { age(one.uptime_seconds) } else { "-".to_owned() });
     row.push(reported.map_or_else(|| "-".to_owned(), |ago| format!("{} ago", age(ago))));
     row
+}
+
+fn instance_row(one: &InstanceSummary) -> Vec<String> {
+    let bad = one.bad_condition();
+    let state = bad.map_or("Ready", |bad| &bad.reason);
+    let [clusters, envoys] = [one.counts.clusters, one.counts.envoys].map(|count| count.to_string());
+    let message = bad.map(|bad| short(&bad.message)).unwrap_or_default();
+    vec![one_line(&one.name), one_line(state), clusters, envoys, message]
 }
 
 pub(super) fn word(severity: Severity) -> &'static str {

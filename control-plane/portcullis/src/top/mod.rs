@@ -16,7 +16,7 @@ use serde_json::Value;
 use arguments::{Order, TopOutput};
 pub(crate) use arguments::{Top, interval};
 
-use crate::control_plane_client::AskError;
+use crate::control_plane_client::{AskError, escaped};
 use crate::http_client::ResponseLimits;
 use crate::live;
 use crate::runtime::{RuntimeError, Threads, runtime};
@@ -97,13 +97,4 @@ async fn text(arguments: &Top, order: Order) -> Result<String, TopError> {
             Ok(fleet_text::table(&mut view, order))
         }
     }
-}
-
-/// A name as one segment of a path.
-fn escaped(name: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    name.bytes().map(escape).collect()
 }

@@ -1,11 +1,11 @@
-use portcullis_api::status::{Condition, ConditionType, State, Timestamp};
+use portcullis_api::status::{Condition, ConditionType, InstanceCounts, State, Timestamp};
 use portcullis_filter_config::activity::{Talker, TopTalkers};
 
 use super::arguments::Order;
 use super::{cluster_text, escaped, fleet_text};
 use crate::serve::fleet::view::{
-    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GlobalLimitView, LimitAt, LimitView,
-    Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
+    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GlobalLimitView, InstanceSummary, LimitAt,
+    LimitView, Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 
 const TIME: u64 = 1_767_323_045;
@@ -50,6 +50,7 @@ fn fleet() -> FleetView {
         instance: "lab".to_owned(),
         clusters: vec![summary("b\u{1b}[2Jad", Severity::Warning, 12.5), summary("a.test", Severity::Good, 1_500.0)],
         gateways: vec![gateway("envoy-0", true, Some(4)), gateway("envoy-1", false, None)],
+        instances: Vec::new(),
     }
 }
 
@@ -68,6 +69,35 @@ envoy-1   Gone              0          0           0     -     -         0      
 ";
     let text = fleet_text::table(&mut fleet(), Order::Severity);
     assert_eq!(text, expected, "{text}");
+}
+
+#[test]
+fn instances_are_a_table_with_what_is_wrong() {
+    let condition = |kind, status, reason: &str| Condition {
+        kind,
+        status,
+        reason: reason.to_owned(),
+        message: format!("{reason}\u{1b}[2J of it"),
+        last_transition_time: Timestamp::from_seconds(TIME),
+        observed_generation: None,
+    };
+    let instance = |name: &str, ready, reason| InstanceSummary {
+        name: name.to_owned(),
+        conditions: vec![condition(ConditionType::Ready, ready, reason)],
+        counts: InstanceCounts { gateways: 0, clusters: 3, envoys: 12 },
+    };
+    let mut view = FleetView {
+        instances: vec![instance("team-a", State::True, "Ready"), instance("team-b", State::False, "NoEnvoys")],
+        ..FleetView::default()
+    };
+    let text = fleet_text::table(&mut view, Order::Severity);
+    let expected = "
+INSTANCE   STATE      CLUSTERS   ENVOYS   MESSAGE
+team-a     Ready             3       12
+team-b     NoEnvoys          3       12   NoEnvoys\u{fffd}[2J of it
+";
+    let plain = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    assert!(plain(&text).ends_with(&plain(expected)), "{text}");
 }
 
 #[test]

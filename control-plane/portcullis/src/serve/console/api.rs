@@ -1,15 +1,15 @@
 //! The same as the pages, for programs.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use serde_json::json;
 
-use super::access::Denied;
 use super::denied::DeniedResponse;
 use super::question::Question;
-use super::state::Console;
+use super::state::{Console, StatusPart};
 use super::visit::Visit;
 
 pub(super) async fn fleet(State(console): State<Console>, visit: Visit) -> Result<Response, DeniedResponse> {
@@ -41,13 +41,31 @@ pub(super) async fn explain(
     })
 }
 
-/// The conditions of all objects and the acknowledgements of all gateways, for readers who may see everything.
-pub(super) async fn status(State(console): State<Console>, visit: Visit) -> Result<Response, DeniedResponse> {
-    match console.access.sees_all(&visit.reader, visit.now).await {
-        Ok(true) => Ok(Json(console.data.status().as_ref()).into_response()),
-        Ok(false) => Err(visit.refuse(Denied::Forbidden)),
-        Err(denied) => Err(visit.refuse(denied)),
-    }
+/// The query of `/status`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StatusQuery {
+    instance: Option<String>,
+    cluster: Option<String>,
+}
+
+/// The conditions of objects and the acknowledgements of gateways: all of them for readers who may see everything, or a part.
+pub(super) async fn status(
+    State(console): State<Console>,
+    visit: Visit,
+    Query(query): Query<StatusQuery>,
+) -> Result<Response, DeniedResponse> {
+    let part = match (&query.instance, &query.cluster) {
+        (None, None) => StatusPart::All,
+        (Some(instance), None) => StatusPart::Instance(instance),
+        (None, Some(cluster)) => StatusPart::Cluster(cluster),
+        (Some(_), Some(_)) => return Ok(fault(StatusCode::BAD_REQUEST, "either an instance or a cluster")),
+    };
+    let status = console.status(&visit.reader, part, visit.now).await.map_err(|denied| visit.refuse(denied))?;
+    Ok(match status {
+        Some(status) => Json(status.as_ref()).into_response(),
+        None => fault(StatusCode::NOT_FOUND, "there is no such object"),
+    })
 }
 
 fn fault(status: StatusCode, message: &str) -> Response {

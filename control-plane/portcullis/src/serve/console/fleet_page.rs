@@ -1,9 +1,11 @@
-//! The first page: all clusters that the reader may see, worst first, and for operators the gateways and the other objects.
+//! The first page: all clusters that the reader may see, worst first, the reader's instances with their Envoys, and for operators all
+//! gateways and the other objects.
 
 use std::collections::BTreeMap;
 
 use super::figures;
 use super::html::Html;
+use super::instances_table;
 use super::layout::{self, NUMBERS, badge, close_table, open_table, tile};
 use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, Severity};
 
@@ -18,7 +20,7 @@ pub(super) struct FleetPage<'a> {
     pub(super) view: &'a FleetView,
     /// A part of a name or message, or the word of a severity; empty for all.
     pub(super) filter: &'a str,
-    /// Whether the reader may see gateways and settings.
+    /// Whether the reader may see all gateways, and settings.
     pub(super) sees_all: bool,
 }
 
@@ -38,12 +40,17 @@ impl FleetPage<'_> {
         html.raw("<div id=\"cluster-table\" data-live>\n");
         self.clusters(html);
         html.raw("</div>\n</section>\n");
-        if self.sees_all {
+        instances_table::write(html, &self.view.instances);
+        if self.has_gateways() {
             html.raw("<section aria-labelledby=\"gateways\">\n<h2 id=\"gateways\">Gateways</h2>\n");
             html.raw("<div id=\"gateway-table\" data-live>\n");
             gateways(html, &self.view.gateways);
             html.raw("</div>\n</section>\n");
         }
+    }
+
+    fn has_gateways(&self) -> bool {
+        self.sees_all || !self.view.gateways.is_empty()
     }
 
     fn summary(&self, html: &mut Html) {
@@ -66,7 +73,7 @@ impl FleetPage<'_> {
             let class = if count(severity) > 0 { layout::severity_words(severity).0 } else { "" };
             tile(html, name, &figures::thousands(count(severity)), class);
         }
-        if self.sees_all {
+        if self.has_gateways() {
             let connected = self.view.gateways.iter().filter(|gateway| gateway.connected).count();
             tile(html, "Gateways", &format!("{connected} of {}", self.view.gateways.len()), "");
         }

@@ -44,7 +44,7 @@ pub(super) const fn message(denied: Denied) -> &'static str {
             "This address is not loopback, and there is no login: objects of a directory are shown on loopback only, or to client certificates of --http-client-ca."
         }
         Denied::Forbidden => {
-            "You may not see this: the right to get or list upstreamclusters.proxy.kubegateway.io is missing."
+            "You may not see this: the right to get or list upstreamclusters.proxy.kubegateway.io, or to get the Instance, is missing."
         }
         Denied::OtherOrigin => "Another site's page sent this request.",
         Denied::TooMany => "Too many attempts: try again in some seconds.",

@@ -1,14 +1,16 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::access::{Access, Denied, LoginPolicy, Reader};
+use super::access::{Access, Denied, LoginPolicy, ObjectNames, ReadKind, Reader};
 use super::data::ConsoleData;
+use super::fleet_part::part_of_fleet;
 use super::question::{Explained, Question, QuestionError};
 use crate::explain::ExplainedObjects;
-use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
+use crate::serve::fleet::view::{ClusterView, FleetView};
+use crate::serve::status::StatusBody;
 use crate::serve::turns::without_turn;
 
 /// The number of streams of events: of all readers, and of one who has a name.
@@ -54,6 +56,37 @@ pub(super) struct VisibleFleet {
     pub(super) view: Arc<FleetView>,
     /// Whether that is all of it.
     pub(super) sees_all: bool,
+}
+
+/// A part of the status.
+#[derive(Clone, Copy)]
+pub(super) enum StatusPart<'a> {
+    All,
+    /// An `Instance`, with its clusters and Envoys.
+    Instance(&'a str),
+    /// An `UpstreamCluster`.
+    Cluster(&'a str),
+}
+
+impl StatusPart<'_> {
+    /// The part, if there is such an object.
+    fn of(self, status: &Arc<StatusBody>, sees_all: bool) -> Option<Arc<StatusBody>> {
+        let part = match self {
+            StatusPart::All => return Some(Arc::clone(status)),
+            StatusPart::Instance(name) if sees_all => status.part_of_instance(name),
+            StatusPart::Instance(name) => status.part_of_tenant(name),
+            StatusPart::Cluster(name) if sees_all => status.part_of_cluster(name),
+            StatusPart::Cluster(name) => status.part_of_object(name),
+        };
+        part.map(Arc::new)
+    }
+}
+
+/// The names of the objects in a view.
+fn names_in(view: &FleetView) -> ObjectNames {
+    let clusters = view.clusters.iter().map(|cluster| &cluster.name).filter(|name| *name != NO_CLUSTER);
+    let instances = view.instances.iter().map(|instance| instance.name.clone());
+    ObjectNames { clusters: clusters.cloned().collect(), instances: instances.collect() }
 }
 
 impl Console {
@@ -104,10 +137,8 @@ impl Console {
     }
 
     /// The names of all objects.
-    pub(super) fn object_names(&self) -> Vec<String> {
-        let view = self.data.fleet();
-        let names = view.clusters.iter().map(|cluster| &cluster.name).filter(|name| *name != NO_CLUSTER);
-        names.cloned().collect()
+    pub(super) fn object_names(&self) -> ObjectNames {
+        names_in(&self.data.fleet())
     }
 
     /// The fleet, without what the reader may not see.
@@ -116,12 +147,10 @@ impl Console {
         if self.access.sees_all(reader, now).await? {
             return Ok(VisibleFleet { view, sees_all: true });
         }
-        let visible: BTreeSet<String> = self.access.visible(reader, self.object_names(), now).await?;
-        let clusters = view.clusters.iter().filter(|cluster| visible.contains(&cluster.name));
-        let clusters = clusters.map(|cluster| ClusterSummary { by_gateway: Vec::new(), ..cluster.clone() }).collect();
-        let view =
-            FleetView { clusters, gateways: Vec::new(), ..FleetView { time: view.time, ..FleetView::default() } };
-        Ok(VisibleFleet { view: Arc::new(view), sees_all: false })
+        let ObjectNames { clusters, instances } = names_in(&view);
+        let clusters = self.access.visible(reader, (ReadKind::Cluster, clusters), now).await?;
+        let instances = self.access.visible(reader, (ReadKind::Instance, instances), now).await?;
+        Ok(VisibleFleet { view: Arc::new(part_of_fleet(&view, &clusters, &instances)), sees_all: false })
     }
 
     /// A cluster; `None` if there is none of that name, which only a reader with a right to it learns.
@@ -134,9 +163,33 @@ impl Console {
         let may = if name == NO_CLUSTER {
             self.access.sees_all(reader, now).await?
         } else {
-            self.access.sees(reader, name, now).await?
+            self.access.sees(reader, (ReadKind::Cluster, name), now).await?
         };
         if may { Ok(self.data.cluster(name)) } else { Err(Denied::Forbidden) }
+    }
+
+    /// A part of the status; `None` if there is no such object, which only a reader who may see everything learns.
+    pub(super) async fn status(
+        &self,
+        reader: &Reader,
+        part: StatusPart<'_>,
+        now: Instant,
+    ) -> Result<Option<Arc<StatusBody>>, Denied> {
+        let sees_all = self.access.sees_all(reader, now).await?;
+        let may = match part {
+            _ if sees_all => true,
+            StatusPart::All => false,
+            StatusPart::Instance(name) => self.access.sees(reader, (ReadKind::Instance, name), now).await?,
+            StatusPart::Cluster(name) => self.access.sees(reader, (ReadKind::Cluster, name), now).await?,
+        };
+        if !may {
+            return Err(Denied::Forbidden);
+        }
+        // Behind the review, which takes a while: the owners are those of now.
+        match part.of(&self.data.status(), sees_all) {
+            None if !sees_all => Err(Denied::Forbidden),
+            found => Ok(found),
+        }
     }
 
     /// The instances of a cluster as the control plane has them, its holder first; `None` if it is not known yet.
@@ -169,7 +222,7 @@ impl Console {
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
-        if !self.access.sees(reader, &asked.cluster, now).await? {
+        if !self.access.sees(reader, (ReadKind::Cluster, &asked.cluster), now).await? {
             return Err(Denied::Forbidden);
         }
         let instances = self.instances_of(&asked.cluster);

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
+use portcullis_api::INSTANCE_KIND;
+
 use super::inputs::Inputs;
 use super::process::NO_CLUSTER;
 use super::rates::Rates;
 use super::severity::{assess, of_error_ratio, of_health};
-use super::view::{ClusterSummary, FleetView, GatewaySummary, Severity};
+use super::view::{ClusterSummary, FleetView, GatewaySummary, InstanceSummary, Severity};
 use crate::serve::endpoint_reports::HealthByNode;
 use crate::serve::object_status::ObjectStatus;
 
@@ -50,7 +52,24 @@ pub(super) fn fleet_view(inputs: Inputs<'_>) -> FleetView {
     }
     summaries.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.name.cmp(&b.name)));
     let instance = inputs.served.instance.clone();
-    FleetView { time: inputs.now.seconds, instance, clusters: summaries, gateways }
+    FleetView { time: inputs.now.seconds, instance, clusters: summaries, gateways, instances: instances(&inputs) }
+}
+
+/// The instances by name; of several with one name the one that is accepted.
+fn instances(inputs: &Inputs<'_>) -> Vec<InstanceSummary> {
+    let mut instances: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
+    for object in inputs.status.objects.iter().map(AsRef::as_ref).filter(|one| one.diagnosis.kind == INSTANCE_KIND) {
+        let known = instances.entry(&object.diagnosis.name).or_insert(object);
+        if object.diagnosis.accepted && !known.diagnosis.accepted {
+            *known = object;
+        }
+    }
+    let summary = |(name, object): (&str, &ObjectStatus)| InstanceSummary {
+        name: name.to_owned(),
+        conditions: object.status.conditions.clone(),
+        counts: object.counts.unwrap_or_default(),
+    };
+    instances.into_iter().map(summary).collect()
 }
 
 /// Rates by cluster, and by node.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use portcullis_api::status::Condition;
+use portcullis_api::status::{Condition, ConditionType, InstanceCounts, State};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,32 @@ pub(crate) struct FleetView {
     pub(crate) instance: String,
     pub(crate) clusters: Vec<ClusterSummary>,
     pub(crate) gateways: Vec<GatewaySummary>,
+    /// All objects of kind `Instance`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) instances: Vec<InstanceSummary>,
+}
+
+/// One line about an `Instance`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct InstanceSummary {
+    pub(crate) name: String,
+    /// As its status has them.
+    pub(crate) conditions: Vec<Condition>,
+    /// The numbers of what belongs to it.
+    #[serde(flatten)]
+    pub(crate) counts: InstanceCounts,
+}
+
+impl InstanceSummary {
+    /// The first condition that says that something is wrong.
+    pub(crate) fn bad_condition(&self) -> Option<&Condition> {
+        let good = |one: &&Condition| match one.kind {
+            ConditionType::Conflicted => one.status == State::False,
+            _ => one.status == State::True,
+        };
+        self.conditions.iter().find(|one| !good(one))
+    }
 }
 
 /// One line about a cluster.

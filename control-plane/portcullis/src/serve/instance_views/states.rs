@@ -13,6 +13,8 @@ pub(in super::super) struct InstanceStates {
     pub(in super::super) by_name: BTreeMap<String, InstanceState>,
     /// The instances of each `UpstreamCluster` that belongs to one: its holder, then the next one.
     pub(in super::super) of_clusters: BTreeMap<String, Vec<String>>,
+    /// The instance that holds each `UpstreamCluster` that passes over; none if Envoys of no instance have it still.
+    pub(in super::super) passing: BTreeMap<String, Option<String>>,
     /// The owners of everything.
     pub(in super::super) settled: Settlement,
     /// Policies whose targets belong to several.
@@ -42,13 +44,16 @@ impl InstanceStates {
                 is_served: is_served(&one.name),
             });
         }
-        let of_cluster = settled.owners.iter().filter(|(member, _)| member.kind == MemberKind::UpstreamCluster);
-        let of_clusters = of_cluster.filter_map(|(member, owner)| {
+        let of_cluster = || settled.owners.iter().filter(|(member, _)| member.kind == MemberKind::UpstreamCluster);
+        let passing = of_cluster().filter(|(_, owner)| owner.next.is_some());
+        let passing = passing.map(|(member, owner)| (member.name.clone(), owner.holder.instance().map(str::to_owned)));
+        let of_clusters = of_cluster().filter_map(|(member, owner)| {
             let holders = std::iter::once(&owner.holder).chain(&owner.next);
             let instances: Vec<String> = holders.filter_map(|holder| Some(holder.instance()?.to_owned())).collect();
             (!instances.is_empty()).then(|| (member.name.clone(), instances))
         });
-        Self { by_name, of_clusters: of_clusters.collect(), settled: settled.clone(), spanning }
+        let (of_clusters, passing) = (of_clusters.collect(), passing.collect());
+        Self { by_name, of_clusters, passing, settled: settled.clone(), spanning }
     }
 
     /// The instance that an `UpstreamCluster` belongs to, or will at the end of a hand-over.
@@ -60,5 +65,34 @@ impl InstanceStates {
     pub(in super::super) fn add_changed(&self, before: &Self, changed: &mut ChangedNames) {
         changed_keys(&before.by_name, &self.by_name).into_iter().for_each(|name| changed.add(name.as_str()));
         changed_keys(&before.of_clusters, &self.of_clusters).into_iter().for_each(|name| changed.add(name.as_str()));
+        changed_keys(&before.passing, &self.passing).into_iter().for_each(|name| changed.add(name.as_str()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_instances::{MemberHolder, MemberName, Ownership};
+
+    use super::*;
+
+    fn states(holder: MemberHolder, next: Option<MemberHolder>) -> InstanceStates {
+        let name = MemberName { kind: MemberKind::UpstreamCluster, name: "c.test".to_owned() };
+        let owners = [(name, Ownership { holder, next })].into();
+        let settled = Settlement { owners, ..Settlement::default() };
+        InstanceStates::of(&[], &settled, |_| true, SpanningPolicies::default())
+    }
+
+    #[test]
+    fn cluster_on_its_way_has_its_holder_and_is_changed_at_the_end() {
+        let (free, a) = (|| MemberHolder::Free, || MemberHolder::Instance("a".to_owned()));
+        let b = || MemberHolder::Instance("b".to_owned());
+        for (holder, next, held_by) in [(free(), a(), None), (a(), free(), Some("a")), (a(), b(), Some("a"))] {
+            let (before, after) = (states(holder, Some(next.clone())), states(next, None));
+            assert_eq!(before.passing.get("c.test").map(Option::as_deref), Some(held_by));
+            assert!(after.passing.is_empty());
+            let mut changed = ChangedNames::default();
+            after.add_changed(&before, &mut changed);
+            assert!(!changed.is_empty(), "{before:?}");
+        }
     }
 }

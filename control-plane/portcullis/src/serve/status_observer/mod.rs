@@ -30,6 +30,7 @@ use super::policies::PolicyVerdicts;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{NodeReport, RejectedNodeStatus, StatusBody};
+use super::status_part::is_of_own_envoys;
 use super::token_keys::KeysByObject;
 use inputs::{COMPARISONS, Comparison, FollowedInputs, StatusInputs};
 
@@ -175,16 +176,16 @@ impl StatusObserver {
         let envoys = InstanceEnvoys { states: &inputs.instances, envoys: &inputs.envoys };
         let changed = ChangedInputs { before: &state.diagnoses, after: &inputs.diagnoses, names, written };
         state.objects.follow(&changed, |diagnosis, conditions| {
-            let (status, counts) = match envoys.status(diagnosis, conditions, now) {
-                Some((status, counts)) => (status, Some(counts)),
-                None => {
-                    let version = versions.version(&diagnosis.name).unwrap_or_default();
-                    let observed = ObservedStates { gateways: &gateways, inputs };
-                    (status_of(diagnosis, &observed, version, (conditions, now)), None)
-                }
-            };
             let instances = envoys.of_object(diagnosis);
-            ObjectStatus { instances, counts, ..ObjectStatus::new(Arc::clone(diagnosis), status) }
+            if let Some((status, counts)) = envoys.status(diagnosis, conditions, now) {
+                let counts = Some(counts);
+                return ObjectStatus { instances, counts, ..ObjectStatus::new(Arc::clone(diagnosis), status) };
+            }
+            let version = versions.version(&diagnosis.name).unwrap_or_default();
+            let observed = ObservedStates { gateways: &gateways, inputs };
+            let (status, is_of_own_envoys) = status_of(diagnosis, &observed, (version, &instances), (conditions, now));
+            let holder = envoys.holder(diagnosis, &instances);
+            ObjectStatus { instances, holder, is_of_own_envoys, ..ObjectStatus::new(Arc::clone(diagnosis), status) }
         })
     }
 
@@ -234,18 +235,19 @@ struct ObservedStates<'a> {
     inputs: &'a StatusInputs,
 }
 
+/// The status of an object of these instances, and whether everything in it comes from Envoys of the only one.
 fn status_of(
     diagnosis: &Diagnosis,
     observed: &ObservedStates<'_>,
-    content_hash: &str,
+    (content_hash, instances): (&str, &[String]),
     (before, now): (&[Condition], &Timestamp),
-) -> ClusterStatus {
+) -> (ClusterStatus, bool) {
     let reason = reason(diagnosis);
     let acceptance = diagnosis.acceptance(&reason);
     let generation = diagnosis.version.generation;
     if diagnosis.kind != CLUSTER_KIND {
         let conditions = vec![accepted(&acceptance, generation, before, now)];
-        return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
+        return (ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() }, false);
     }
     let gateways = observed.gateways.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
@@ -268,7 +270,7 @@ fn status_of(
         limits,
         policies: inputs.policies.affecting(&diagnosis.name),
     };
-    ClusterStatus::of(&seen, before, now)
+    (ClusterStatus::of(&seen, before, now), is_of_own_envoys(&seen, instances))
 }
 
 /// The reason of `Accepted`. Unresolved references have one of their own: another person may have to act.

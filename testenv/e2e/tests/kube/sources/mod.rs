@@ -16,6 +16,7 @@ mod gateway_policies;
 mod gateway_secrets;
 mod gateway_upstreams;
 mod in_cluster;
+mod instance_readers;
 mod instances;
 mod leader;
 mod limits;

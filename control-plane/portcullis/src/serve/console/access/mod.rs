@@ -9,11 +9,11 @@ mod bearers;
 mod cookie;
 mod origin;
 mod reviewer;
+mod rights;
 mod sessions;
 mod subject;
 mod subjects;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,17 +29,17 @@ use attempts::{Attempts, TokenSender};
 use bearers::{BearerCache, Remembered};
 pub(super) use cookie::{remove as remove_cookie, set as set_cookie};
 pub(super) use origin::{Origin, origin};
+pub(super) use reviewer::ReadKind;
 #[cfg(test)]
 pub(super) use reviewer::Right;
 pub(crate) use reviewer::{KubernetesReviewer, ReviewFailed, Reviewer};
+pub(super) use rights::ObjectNames;
 use sessions::{DueSession, NoSession, SessionTable};
-use subject::{MAX_OBJECTS, Subject};
+use subject::Subject;
 use subjects::{SubjectTable, without_credential};
 
 /// The longest token that is reviewed, in bytes.
 const MAX_TOKEN: usize = 16_384;
-/// The longest name of an object, in bytes (`DNS1123SubdomainMaxLength` in Kubernetes).
-const MAX_NAME: usize = 253;
 /// The longest lifetime of a session.
 const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 3_600);
 /// Added to two review intervals: the age at which a session is no longer believed whatever became of its reviews.
@@ -233,7 +233,7 @@ impl Access {
         token: &str,
         headers: &HeaderMap,
         connection: &Connection,
-        objects: impl FnOnce() -> Vec<String>,
+        objects: impl FnOnce() -> ObjectNames,
         now: Instant,
     ) -> Result<NewSession, Denied> {
         let LoginPolicy::Reviewed(reviewer) = &self.policy else { return Err(Denied::Impossible) };
@@ -246,12 +246,8 @@ impl Access {
         let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
         let (subject, lifetime) = self.review(reviewer.as_ref(), token, client, now).await?;
         let may_list = subject.may_list(reviewer.as_ref(), now).await?;
-        // Not before: strangers ask, too.
-        let objects = objects();
-        // Of more objects than are reviewed, it may read one that was not.
-        let may_read = may_list
-            || objects.len() > MAX_OBJECTS
-            || !subject.visible(reviewer.as_ref(), objects, now).await?.is_empty();
+        // Their names are not asked for before: strangers ask, too.
+        let may_read = may_list || rights::may_get_any(&subject, reviewer.as_ref(), objects(), now).await?;
         if !may_read {
             return Err(Denied::Forbidden);
         }
@@ -267,48 +263,6 @@ impl Access {
     /// Ends the session of a request.
     pub(super) fn log_out(&self, headers: &HeaderMap) {
         cookie::session_id(headers).into_iter().for_each(|id| self.sessions.end(id));
-    }
-
-    /// Whether a reader may see everything.
-    pub(super) async fn sees_all(&self, reader: &Reader, now: Instant) -> Result<bool, Denied> {
-        match (reader, &self.policy) {
-            (Reader::Everything(_), _) => Ok(true),
-            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
-                Ok(subject.may_list(reviewer.as_ref(), now).await?)
-            }
-            (Reader::Subject(..), _) => Ok(false),
-        }
-    }
-
-    /// Whether a reader may see an object. A name that no object can have costs no review and no memory.
-    pub(super) async fn sees(&self, reader: &Reader, name: &str, now: Instant) -> Result<bool, Denied> {
-        if self.sees_all(reader, now).await? {
-            return Ok(true);
-        }
-        if name.len() > MAX_NAME {
-            return Ok(false);
-        }
-        match (reader, &self.policy) {
-            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
-                Ok(subject.may_get(reviewer.as_ref(), name, now).await?)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// Those of the objects that a reader may see who may not see all.
-    pub(super) async fn visible(
-        &self,
-        reader: &Reader,
-        names: Vec<String>,
-        now: Instant,
-    ) -> Result<BTreeSet<String>, Denied> {
-        match (reader, &self.policy) {
-            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
-                Ok(subject.visible(reviewer.as_ref(), names, now).await?)
-            }
-            _ => Ok(BTreeSet::new()),
-        }
     }
 
     /// Reviews sessions until it is dropped.

@@ -9,17 +9,33 @@ use portcullis_core::identity::{Extra, UserInfo};
 
 /// The time limit of one review.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The objects that rights are about.
-const GROUP: &str = "proxy.kubegateway.io";
-const RESOURCE: &str = "upstreamclusters";
+
+/// A kind of objects of which a reader may have a right to single ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReadKind {
+    /// `UpstreamCluster`.
+    Cluster,
+    /// `Instance`.
+    Instance,
+}
+
+impl ReadKind {
+    /// The API group and the resource.
+    const fn resource(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cluster => ("proxy.kubegateway.io", "upstreamclusters"),
+            Self::Instance => ("portcullis.dev", "instances"),
+        }
+    }
+}
 
 /// A right of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Right<'a> {
     /// To list all `UpstreamClusters`.
     List,
-    /// To get one of them.
-    Get(&'a str),
+    /// To get one object.
+    Get(ReadKind, &'a str),
 }
 
 /// The review has no result: the API does not answer, or does not allow the question.
@@ -65,13 +81,14 @@ impl KubernetesReviewer {
     }
 
     async fn review_access(&self, user: &UserInfo, right: Right<'_>) -> Result<bool, ReviewFailed> {
-        let (verb, name) = match right {
-            Right::List => ("list", None),
-            Right::Get(name) => ("get", Some(name.to_owned())),
+        let (verb, kind, name) = match right {
+            Right::List => ("list", ReadKind::Cluster, None),
+            Right::Get(kind, name) => ("get", kind, Some(name.to_owned())),
         };
+        let (group, resource) = kind.resource();
         let attributes = ResourceAttributes {
-            group: Some(GROUP.to_owned()),
-            resource: Some(RESOURCE.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
             verb: Some(verb.to_owned()),
             name,
             ..ResourceAttributes::default()

@@ -4,15 +4,18 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use portcullis_core::identity::UserInfo;
+use portcullis_instances::MAX_INSTANCES;
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::reviewer::{ReviewFailed, Reviewer, Right};
+use super::reviewer::{ReadKind, ReviewFailed, Reviewer, Right};
 use crate::serve::turns::without_turn;
 
 /// The age to which a denied right is not reviewed again: most objects are not the reader's.
 const DENIED_AGE: Duration = Duration::from_secs(300);
 /// The number of objects whose rights are reviewed for one reader; others are not seen.
 pub(super) const MAX_OBJECTS: usize = 2_048;
+/// The same of instances, of which [`MAX_INSTANCES`] select something.
+const MAX_REVIEWED_INSTANCES: usize = MAX_INSTANCES + 28;
 /// The number of reviews of rights at a time: of one reader, and of all.
 const AT_ONCE: usize = 8;
 pub(super) const AT_ONCE_OF_ALL: usize = 32;
@@ -33,13 +36,16 @@ pub(crate) struct Subject {
 
 #[derive(Default)]
 struct Rights {
-    reviewed: BTreeMap<RightKey, ReviewedRight>,
+    list: Option<ReviewedRight>,
+    /// By the names of the objects. None of one kind takes the place of one of the other.
+    clusters: BTreeMap<String, ReviewedRight>,
+    instances: BTreeMap<String, ReviewedRight>,
     /// Reviews that are under way, and their results for everyone who waits.
     under_way: BTreeMap<RightKey, Flight>,
 }
 
-/// The name of an object to get; none for the right to list all.
-type RightKey = Option<String>;
+/// An object to get; none for the right to list all.
+type RightKey = Option<(ReadKind, String)>;
 
 /// A review that is under way; its result is none if it failed.
 type Flight = Arc<OnceCell<Option<bool>>>;
@@ -48,6 +54,24 @@ type Flight = Arc<OnceCell<Option<bool>>>;
 struct ReviewedRight {
     is_allowed: bool,
     reviewed: Instant,
+}
+
+/// The number of objects of a kind whose rights are remembered for one reader.
+const fn most(kind: ReadKind) -> usize {
+    match kind {
+        ReadKind::Cluster => MAX_OBJECTS,
+        ReadKind::Instance => MAX_REVIEWED_INSTANCES,
+    }
+}
+
+impl Rights {
+    /// The reviewed rights to objects of a kind, and how many of them there may be.
+    fn of_kind(&mut self, kind: ReadKind) -> (&mut BTreeMap<String, ReviewedRight>, usize) {
+        match kind {
+            ReadKind::Cluster => (&mut self.clusters, most(kind)),
+            ReadKind::Instance => (&mut self.instances, most(kind)),
+        }
+    }
 }
 
 impl Subject {
@@ -73,24 +97,24 @@ impl Subject {
     pub(super) async fn may_get(
         &self,
         reviewer: &dyn Reviewer,
-        name: &str,
+        (kind, name): (ReadKind, &str),
         now: Instant,
     ) -> Result<bool, ReviewFailed> {
-        match self.known(&Some(name.to_owned()), now) {
+        match self.known(&Some((kind, name.to_owned())), now) {
             Some(is_allowed) => Ok(is_allowed),
-            None => self.wait(self.review(reviewer, Right::Get(name), now)).await,
+            None => self.wait(self.review(reviewer, Right::Get(kind, name), now)).await,
         }
     }
 
-    /// Those of the objects that the reader may get, of the first [`MAX_OBJECTS`].
+    /// Those of the objects of a kind that the reader may get, of the first [`most`].
     pub(super) async fn visible(
         &self,
         reviewer: &dyn Reviewer,
-        names: Vec<String>,
+        (kind, names): (ReadKind, Vec<String>),
         now: Instant,
     ) -> Result<BTreeSet<String>, ReviewFailed> {
-        let names: Vec<String> = names.into_iter().take(MAX_OBJECTS).collect();
-        let known = |name: &String| self.known(&Some(name.clone()), now);
+        let names: Vec<String> = names.into_iter().take(most(kind)).collect();
+        let known = |name: &String| self.known(&Some((kind, name.clone())), now);
         let (mut visible, mut unknown) = (BTreeSet::new(), Vec::new());
         for name in names {
             match known(&name) {
@@ -103,7 +127,7 @@ impl Subject {
             return Ok(visible);
         }
         let reviews = unknown.into_iter().map(|name| async move {
-            let is_allowed = self.review(reviewer, Right::Get(&name), now).await?;
+            let is_allowed = self.review(reviewer, Right::Get(kind, &name), now).await?;
             Ok(is_allowed.then_some(name))
         });
         let reviewed = stream::iter(reviews).buffer_unordered(AT_ONCE).try_collect::<Vec<Option<String>>>();
@@ -121,7 +145,7 @@ impl Subject {
     async fn review(&self, reviewer: &dyn Reviewer, right: Right<'_>, now: Instant) -> Result<bool, ReviewFailed> {
         let key = match right {
             Right::List => None,
-            Right::Get(name) => Some(name.to_owned()),
+            Right::Get(kind, name) => Some((kind, name.to_owned())),
         };
         let flight = UnderWay::begin(self, key);
         let ask = || async {
@@ -138,18 +162,26 @@ impl Subject {
     }
 
     fn known(&self, key: &RightKey, now: Instant) -> Option<bool> {
-        let reviewed = self.lock().reviewed.get(key).copied();
+        let mut rights = self.lock();
+        let reviewed = match key {
+            None => rights.list,
+            Some((kind, name)) => rights.of_kind(*kind).0.get(name).copied(),
+        };
         reviewed.and_then(|answer| self.fresh(answer, now))
     }
 
     fn remember(&self, key: RightKey, answer: ReviewedRight) {
         let mut rights = self.lock();
-        // The right to list has a place of its own.
-        if rights.reviewed.len() > MAX_OBJECTS {
-            rights.reviewed.retain(|_, known| self.fresh(*known, answer.reviewed).is_some());
+        let Some((kind, name)) = key else {
+            rights.list = Some(answer);
+            return;
+        };
+        let (reviewed, most) = rights.of_kind(kind);
+        if reviewed.len() >= most {
+            reviewed.retain(|_, known| self.fresh(*known, answer.reviewed).is_some());
         }
-        if key.is_none() || rights.reviewed.contains_key(&key) || rights.reviewed.len() <= MAX_OBJECTS {
-            rights.reviewed.insert(key, answer);
+        if reviewed.contains_key(&name) || reviewed.len() < most {
+            reviewed.insert(name, answer);
         }
     }
 

@@ -1,5 +1,6 @@
 mod bounds;
 mod corpus;
+mod instances;
 mod logins;
 mod views;
 
@@ -67,6 +68,8 @@ impl ConsoleData for FixedData {
 #[derive(Default)]
 pub(super) struct FakeApi {
     pub(super) revoked: Mutex<Vec<String>>,
+    /// Objects to which the rights are withdrawn.
+    pub(super) withdrawn: Mutex<Vec<String>>,
     pub(super) is_away: Mutex<bool>,
     pub(super) token_reviews: AtomicUsize,
     pub(super) access_reviews: AtomicUsize,
@@ -86,7 +89,10 @@ impl Reviewer for FakeApi {
         self.access_reviews.fetch_add(1, Ordering::Relaxed);
         let allowed = match right {
             Right::List => user.name == "root",
-            Right::Get(name) => user.name == "root" || name.starts_with(&user.name),
+            Right::Get(_, name) => {
+                let is_withdrawn = self.withdrawn.lock().unwrap().iter().any(|one| one == name);
+                user.name == "root" || (name.starts_with(&user.name) && !is_withdrawn)
+            }
         };
         let answer = if *self.is_away.lock().unwrap() { Err(ReviewFailed) } else { Ok(allowed) };
         Box::pin(async move { answer })

@@ -176,6 +176,7 @@ pub(super) fn data(clusters: &[&str], text: &str) -> FixedData {
             instance: text.to_owned(),
             clusters: clusters.iter().map(|name| summary(name, Severity::Critical, text)).collect(),
             gateways: vec![gateway("gateway-0", true), gateway("gateway-1", false)],
+            instances: Vec::new(),
         }),
         clusters: clusters.iter().map(|name| ((*name).to_owned(), cluster(name, text))).collect(),
         status: Arc::new(status(vec![object("File", text, Served::Nothing, text)], text)),

@@ -19,7 +19,7 @@ use super::super::report_origin::ReportOrigin;
 use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
 use crate::activity_report::{ActivityPage, ReportPart, Since};
-use crate::serve::object_status::ObjectStatus;
+use crate::serve::object_status::{ClusterHolder, ObjectStatus};
 use crate::serve::object_statuses::ObjectStatuses;
 use crate::serve::status::StatusBody;
 
@@ -135,6 +135,8 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
         status: ClusterStatus { content_hash: Some("0".to_owned()), conditions, ..ClusterStatus::default() },
         instances: Vec::new(),
         counts: None,
+        holder: ClusterHolder::default(),
+        is_of_own_envoys: false,
     }
 }
 
