@@ -4,7 +4,7 @@
 //! |---|---|
 //! | find out who reads, and what that reader may see | `access`, `visit` |
 //! | answer a request | `pages`, `api`, `events`, `login`, `question` |
-//! | write a page | `layout`, `fleet_page`, `objects_page`, `cluster_page`, `explain_page`, `login_page` |
+//! | write a page | `layout`, `fleet_page`, `objects_page`, `cluster_page`, `gateway_traffic`, `explain_page`, `login_page` |
 //! | escape text, and write numbers and pictures | `html`, `figures`, `sparkline` |
 //!
 //! Pages are whole without JavaScript. The script fetches the same page again after a change and replaces the parts that
@@ -20,6 +20,7 @@ mod events;
 mod explain_page;
 mod figures;
 mod fleet_page;
+mod gateway_traffic;
 mod html;
 mod layout;
 mod login;

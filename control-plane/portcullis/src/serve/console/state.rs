@@ -136,7 +136,13 @@ impl Console {
         } else {
             self.access.sees(reader, name, now).await?
         };
-        if may { Ok(self.data.cluster(name)) } else { Err(Denied::Forbidden) }
+        if !may {
+            return Err(Denied::Forbidden);
+        }
+        let view = self.data.cluster(name);
+        // Gateways are the matter of others.
+        let sees_all = self.access.sees_all(reader, now).await?;
+        Ok(if sees_all { view } else { view.map(ClusterView::without_other_gateways) })
     }
 
     /// The instances of a cluster as the control plane has them, its holder first; `None` if it is not known yet.

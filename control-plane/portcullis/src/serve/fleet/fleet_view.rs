@@ -50,7 +50,7 @@ pub(super) fn fleet_view(inputs: Inputs<'_>) -> FleetView {
     }
     summaries.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.name.cmp(&b.name)));
     let instance = inputs.served.instance.clone();
-    FleetView { time: inputs.now.seconds, instance, clusters: summaries, gateways }
+    FleetView { time: inputs.now.seconds, instance, clusters: summaries, gateways, at_gateways: Vec::new() }
 }
 
 /// Rates by cluster, and by node.

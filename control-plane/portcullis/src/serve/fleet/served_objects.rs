@@ -115,6 +115,20 @@ impl ServedObjects {
         names.filter(passed_over).collect()
     }
 
+    /// The names of objects to which the view of a Gateway sent requests `before`, and sends none now.
+    pub(super) fn requests_ended_since<'a>(&self, before: &'a Self) -> BTreeSet<&'a str> {
+        if Arc::ptr_eq(&self.at_gateways, &before.at_gateways) {
+            return BTreeSet::new();
+        }
+        let ended = before.at_gateways.iter().flat_map(|(gateway, objects)| {
+            let now = self.at_gateways.get(gateway);
+            let is_same = now.is_some_and(|now| Arc::ptr_eq(now, objects));
+            let objects = (!is_same).then_some(objects).into_iter().flat_map(|objects| objects.iter());
+            objects.filter(move |object| now.is_none_or(|now| !now.contains(*object))).map(String::as_str)
+        });
+        ended.collect()
+    }
+
     /// The holder and the next owner of an object. One of which nothing is known is no instance's.
     fn holders(&self, object: &str) -> [Option<&MemberHolder>; 2] {
         match self.owner(object) {
@@ -140,6 +154,11 @@ impl ServedObjects {
                 is_holder(&|holder| holder.instance().is_some_and(|name| names.contains(name)))
             }
         }
+    }
+
+    /// Whether a Gateway has a view.
+    pub(super) fn has_view(&self, gateway: &str) -> bool {
+        self.at_gateways.contains_key(gateway)
     }
 
     fn is_requested(&self, gateway: &str, object: &str) -> bool {
