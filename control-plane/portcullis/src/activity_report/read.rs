@@ -72,6 +72,10 @@ fn bounded(mut cluster: ClusterMessage) -> ClusterMessage {
     cluster.limits.truncate(MAX_LIMITS);
     cluster.limits.retain(|limit| is_name(&limit.schema));
     cluster.shadows.truncate(MAX_SHADOWS);
+    // A longer word is that of no object.
+    if cluster.object.len() > MAX_NAME {
+        cluster.object = shortened(&cluster.object, MAX_NAME).to_owned();
+    }
     cluster.shadows.retain(|shadow| shadow.len() <= MAX_SHADOW_BYTES);
     cluster
 }

@@ -6,6 +6,7 @@ use portcullis_api::status::Timestamp;
 use portcullis_filter_config::activity::Talker;
 
 use super::fleet_text::word;
+use super::gateway_traffic::gateway_traffic;
 use super::numbers::{bytes, duration, percent, rate};
 use crate::display_text::one_line;
 use crate::serve::fleet::view::{CertificateView, ClusterView, LimitView, PolicyView, ServerView};
@@ -18,6 +19,7 @@ pub(super) fn detail(view: &ClusterView) -> String {
     let mut text = head(view);
     section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6, 7, 8]);
     section(&mut text, policies(&view.policies), &[1]);
+    text.push_str(&gateway_traffic(&view.at_gateways));
     section(&mut text, limits(&view.limits), &[2, 3, 4, 5]);
     if let Some(top) = &view.top {
         for (kind, talkers) in [("USER", &top.users), ("GROUP", &top.groups), ("USER AGENT", &top.user_agents)] {

@@ -3,6 +3,7 @@ use std::cmp::Ordering;
 use portcullis_api::status::Timestamp;
 
 use super::Order;
+use super::gateway_traffic::gateway_traffic;
 use super::numbers::{age, duration, rate};
 use crate::display_text::one_line;
 use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, InstanceSummary, Numbers, Severity};
@@ -34,6 +35,7 @@ pub(super) fn table(view: &mut FleetView, order: Order) -> String {
         text.push('\n');
         text.push_str(&aligned(&rows, &NUMBERS));
     }
+    text.push_str(&gateway_traffic(&view.at_gateways));
     text
 }
 

@@ -3,6 +3,7 @@
 mod arguments;
 mod cluster_text;
 mod fleet_text;
+mod gateway_traffic;
 mod numbers;
 #[cfg(test)]
 mod tests;

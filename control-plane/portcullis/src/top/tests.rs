@@ -4,7 +4,8 @@ use portcullis_filter_config::activity::{Talker, TopTalkers};
 use super::arguments::Order;
 use super::{cluster_text, escaped, fleet_text};
 use crate::serve::fleet::view::{
-    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GlobalLimitView, InstanceSummary, LimitAt,
+    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GatewayTraffic, GlobalLimitView,
+    InstanceSummary, LimitAt,
     LimitView, Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 
@@ -36,6 +37,10 @@ fn summary(name: &str, severity: Severity, requests: f64) -> ClusterSummary {
     }
 }
 
+fn traffic(gateway: &str, error_ratio: Option<f64>) -> GatewayTraffic {
+    GatewayTraffic { gateway: gateway.to_owned(), envoys: 2, error_ratio, numbers: numbers(12.5) }
+}
+
 fn fleet() -> FleetView {
     let gateway = |node: &str, connected, ago| GatewaySummary {
         node: node.to_owned(),
@@ -51,6 +56,7 @@ fn fleet() -> FleetView {
         clusters: vec![summary("b\u{1b}[2Jad", Severity::Warning, 12.5), summary("a.test", Severity::Good, 1_500.0)],
         gateways: vec![gateway("envoy-0", true, Some(4)), gateway("envoy-1", false, None)],
         instances: Vec::new(),
+        at_gateways: vec![traffic("infra/ed\u{1b}ge", Some(0.25)), traffic("", None)],
     }
 }
 
@@ -66,6 +72,10 @@ a.test    Good            1500      <0.01        1.50   7.2ms   1.2s         3  
 GATEWAY   STATE    REQUESTS/S   ERRORS/S   REFUSED/S   P50   P99   RUNNING   WATCHES   SESSIONS   UPTIME   REPORTED
 envoy-0   InSync            0          0           0     -     -         0         0          0       2h   4s ago
 envoy-1   Gone              0          0           0     -     -         0         0          0        -   -
+
+AT GATEWAY      ENVOYS   REQUESTS/S   ERRORS   RUNNING   WATCHES   SESSIONS
+infra/ed\u{fffd}ge        2         12.5      25%         3        20          1
+(another one)        2         12.5        -         3        20          1
 ";
     let text = fleet_text::table(&mut fleet(), Order::Severity);
     assert_eq!(text, expected, "{text}");
@@ -179,6 +189,7 @@ fn cluster_is_printed_in_full() {
             }],
             ..TopTalkers::default()
         }),
+        at_gateways: vec![traffic("infra/edge", Some(0.5))],
     };
     let expected = "\
 a.test 2026-01-02T03:04:05Z: Warning
@@ -191,6 +202,9 @@ SERVER          ZONE   WEIGHT   SHARE   REQUESTS/S   ERRORS/S     P50    P99   I
 
 POLICY   FORWARDED/S   REFUSED/S                FIRST RULE
 0               9.00   too_many_requests 1.50   get,list pods
+
+AT GATEWAY   ENVOYS   REQUESTS/S   ERRORS   RUNNING   WATCHES   SESSIONS
+infra/edge        2         12.5      50%         3        20          1
 
 LIMIT   GATEWAY   USED   LIMIT   OF ALL   REFUSED/S   KIND
 reads   n1           5      10       20        1.50   tokens, 3 a second

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::figures;
+use super::gateway_traffic;
 use super::html::Html;
 use super::instances_table;
 use super::layout::{self, NUMBERS, badge, close_table, open_table, tile};
@@ -46,6 +47,7 @@ impl FleetPage<'_> {
             html.raw("<div id=\"gateway-table\" data-live>\n");
             gateways(html, &self.view.gateways);
             html.raw("</div>\n</section>\n");
+            gateway_traffic::write(html, &self.view.at_gateways);
         }
     }
 

@@ -25,6 +25,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::serve::fleet::view::GatewayTraffic;
 
     /// Envoys, each with the instance that has it alone.
     const NODES: [(&str, Option<&str>); 7] = [
@@ -52,6 +53,7 @@ mod tests {
             clusters: (0..6).map(summary).collect(),
             gateways: NODES.map(gateway).into(),
             instances: INSTANCES.map(instance).into(),
+            at_gateways: vec![GatewayTraffic::default()],
         }
     }
 
@@ -69,6 +71,7 @@ mod tests {
             prop_assert!(part.instances.iter().map(|one| &one.name).eq(&own));
             prop_assert!(part.clusters.iter().map(|one| &one.name).eq(&seen));
             prop_assert!(part.clusters.iter().all(|one| one.by_gateway.is_empty()) && part.instance.is_empty());
+            prop_assert!(part.at_gateways.is_empty());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | find out who reads, and what that reader may see | `access`, `visit`, `fleet_part` |
 //! | answer a request | `pages`, `api`, `events`, `login`, `question` |
-//! | write a page | `layout`, `fleet_page`, `instances_table`, `objects_page`, `cluster_page`, `explain_page`, `login_page` |
+//! | write a page | `layout`, `fleet_page`, `instances_table`, `objects_page`, `cluster_page`, `gateway_traffic`, `explain_page`, `login_page` |
 //! | escape text, and write numbers and pictures | `html`, `figures`, `sparkline` |
 //!
 //! Pages are whole without JavaScript. The script fetches the same page again after a change and replaces the parts that
@@ -21,6 +21,7 @@ mod explain_page;
 mod figures;
 mod fleet_page;
 mod fleet_part;
+mod gateway_traffic;
 mod html;
 mod instances_table;
 mod layout;

@@ -165,7 +165,13 @@ impl Console {
         } else {
             self.access.sees(reader, (ReadKind::Cluster, name), now).await?
         };
-        if may { Ok(self.data.cluster(name)) } else { Err(Denied::Forbidden) }
+        if !may {
+            return Err(Denied::Forbidden);
+        }
+        let view = self.data.cluster(name);
+        // Gateways are the matter of others.
+        let sees_all = self.access.sees_all(reader, now).await?;
+        Ok(if sees_all { view } else { view.map(ClusterView::without_other_gateways) })
     }
 
     /// A part of the status; `None` if there is no such object, which only a reader who may see everything learns.

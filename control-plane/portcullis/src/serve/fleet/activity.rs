@@ -32,12 +32,14 @@ pub(super) struct Bounds {
     pub(super) little: usize,
     /// Of the gateways of instances.
     pub(super) instances: InstanceShares,
+    /// Whether sums of clusters are kept alone, without policies, servers, limits and clients.
+    pub(super) sums_only: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         let instances = InstanceShares { own: 2 << 20, rest: 128 << 20, most: 34 << 20 };
-        Self { of_one: 48 << 20, of_all: 256 << 20, reserve: 64 << 20, little: 256 << 10, instances }
+        Self { of_one: 48 << 20, of_all: 256 << 20, reserve: 64 << 20, little: 256 << 10, instances, sums_only: false }
     }
 }
 
@@ -56,14 +58,13 @@ pub(super) struct GatewayActivity {
 /// A gateway that is remembered.
 #[derive(Debug)]
 struct KnownGateway {
-    /// The instances that its certificate named last.
+    /// The Gateway, or the instances, that it belonged to last.
     membership: Membership,
     process: ProcessActivity,
 }
 
 impl GatewayActivity {
     /// Without any activity, with other bounds than usual.
-    #[cfg(test)]
     pub(super) fn within(bounds: Bounds) -> Self {
         Self { bounds, ..Self::default() }
     }
@@ -83,11 +84,13 @@ impl GatewayActivity {
         if !self.gateways.contains_key(from.name) && !self.has_place(owner, at) {
             return;
         }
-        let Bounds { of_one, of_all, reserve, little, instances } = self.bounds;
+        let Bounds { of_one, of_all, reserve, little, instances, sums_only } = self.bounds;
         let of_one = if owner.is_some() { of_one.min(instances.most) } else { of_one };
-        let new = || ProcessActivity::new(process, of_one);
+        let new = || ProcessActivity::new(process, of_one, sums_only);
         let known = || KnownGateway { membership: from.membership.clone(), process: new() };
         let gateway = self.gateways.entry(from.name.to_owned()).or_insert_with(known);
+        // A certificate may name several Gateways: the counts of one are not those of the next.
+        let is_of_another = gateway.membership.gateway() != from.membership.gateway();
         if gateway.membership != *from.membership {
             gateway.membership = from.membership.clone();
         }
@@ -96,7 +99,7 @@ impl GatewayActivity {
         let room = if gateway.bytes() < little { of_all } else { of_all.saturating_sub(reserve) };
         let has_room = self.bytes.has_room(owner, 1, room, &instances);
         let before = gateway.bytes();
-        if gateway.process != process {
+        if gateway.process != process || is_of_another {
             *gateway = new();
             self.touched.add_all();
         }
@@ -192,6 +195,17 @@ impl GatewayActivity {
         self.gateways().filter_map(move |(node, gateway)| {
             let reported = gateway.reported().filter(|reported| now.since(*reported) <= MAX_AGE)?;
             Some((node, gateway, reported))
+        })
+    }
+
+    /// Those whose last report counts, each with the membership of its certificate.
+    pub(super) fn reporting_with_membership(
+        &self,
+        now: FleetTime,
+    ) -> impl Iterator<Item = (&Membership, &ProcessActivity, Instant)> {
+        self.gateways.values().filter_map(move |KnownGateway { membership, process }| {
+            let reported = process.reported().filter(|reported| now.since(*reported) <= MAX_AGE)?;
+            Some((membership, process, reported))
         })
     }
 

@@ -58,6 +58,7 @@ pub(super) fn cluster_view(
         transitions: transitions.of(name),
         history: histories.of(name, inputs.now),
         top: details.top,
+        at_gateways: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples` |
+//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples`; of a Gateway's Envoy `at_gateways` |
 //! | subtract two reports | `counts`, `growth`, `keys`, `rates` |
 //! | remember the past | `history`, `transitions` |
 //! | read what is served | `served_objects` |
@@ -14,6 +14,7 @@
 //! anew, and has numbers after two reports of each gateway.
 
 mod activity;
+mod at_gateways;
 mod cluster_view;
 mod counts;
 mod fleet_time;
@@ -42,13 +43,14 @@ use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
 use tokio::sync::watch;
 
 use activity::GatewayActivity;
+use at_gateways::ActivityAtGateways;
 use cluster_view::cluster_view;
 pub(crate) use fleet_time::FleetTime;
 use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
 use inputs::Inputs;
 use local_limits::SharedLimitFacts;
-use process::NO_CLUSTER;
+use process::{KnownObjects, NO_CLUSTER};
 pub(crate) use served_objects::{ServedObjectCache, ServedObjects, SharedLimits};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
@@ -84,6 +86,7 @@ pub(crate) struct Fleet {
 #[derive(Debug, Default)]
 struct Memory {
     activity: GatewayActivity,
+    at_gateways: ActivityAtGateways,
     histories: Histories,
     transitions: Transitions,
     /// The UID of each object, by name, and the statuses that they are from, as soon as the source was read.
@@ -121,7 +124,10 @@ impl Fleet {
             return Arc::clone(view);
         }
         let status = self.observer.status();
-        let view = self.with_inputs(&status, now, |inputs, _| Arc::new(fleet_view(inputs)));
+        let view = self.with_inputs(&status, now, |inputs, memory| {
+            let at_gateways = memory.at_gateways.lines(None, inputs.served, now);
+            Arc::new(FleetView { at_gateways, ..fleet_view(inputs) })
+        });
         *newest = Some((now.uptime, Arc::clone(&view)));
         view
     }
@@ -130,7 +136,8 @@ impl Fleet {
     pub(crate) fn cluster(&self, name: &str, now: FleetTime) -> Option<ClusterView> {
         let status = self.observer.status();
         self.with_inputs(&status, now, |inputs, memory| {
-            cluster_view(inputs, name, &memory.histories, &memory.transitions)
+            let view = cluster_view(inputs, name, &memory.histories, &memory.transitions)?;
+            Some(ClusterView { at_gateways: memory.at_gateways.lines(Some(name), inputs.served, now), ..view })
         })
     }
 
@@ -193,10 +200,11 @@ impl Memory {
             self.histories.add(&rates_by_cluster(&inputs), is_known, now);
         }
         self.activity.forget_gone(now.uptime);
+        self.at_gateways.forget_gone(now.uptime);
         self.is_due(now)
     }
 
-    /// Takes what a gateway reports about objects that its instance has. That of an owner between two looks would else outlive its part
+    /// Takes what a gateway reports about objects that its instance or its Gateway has. That of an owner between two looks would else outlive its part
     /// of an object that has the same owner at both.
     fn take(
         &mut self,
@@ -207,17 +215,24 @@ impl Memory {
     ) {
         self.follow_instances(served, shadows);
         clusters.retain(|cluster| served.may_report(from.membership, &cluster.cluster));
+        if from.membership.gateway().is_some() {
+            // No reader is woken by what a tenant may repeat without end.
+            self.at_gateways.take(from, report, clusters, at);
+            return;
+        }
         shadows.take(from, report.process, &clusters, at);
         self.activity.take(from, report, clusters, at);
         self.is_news |= !report.more;
     }
 
-    /// Forgets what gateways of former owners have reported about objects that passed over.
+    /// Forgets what gateways of former owners have reported about objects that passed over, and those of Gateways about objects that their
+    /// views had before.
     fn follow_instances(&mut self, served: &Arc<ServedObjects>, shadows: &ShadowReports) {
         if Arc::ptr_eq(&self.divided, served) {
             return;
         }
         let before = std::mem::replace(&mut self.divided, Arc::clone(served));
+        self.at_gateways.follow_views(served, &before);
         let names = served.passed_over_since(&before);
         if names.is_empty() {
             return;
@@ -243,7 +258,9 @@ impl Memory {
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), uid(objects.cluster(name)?))));
             let owners: BTreeMap<String, String> = named.collect();
-            self.activity.follow(owners.iter().map(|(name, uid)| (name.clone(), word(uid))).collect());
+            let words: KnownObjects = owners.iter().map(|(name, uid)| (name.clone(), word(uid))).collect();
+            self.activity.follow(words.clone());
+            self.at_gateways.follow(words);
             self.owners = Some((owners, Arc::clone(objects)));
             return;
         };
@@ -269,6 +286,8 @@ impl Memory {
         // At the same time: a report that comes next must not be taken for a former object's.
         self.activity.follow_some(&changed);
         self.activity.forget_clusters(&gone, |_, _| false);
+        self.at_gateways.follow_some(&changed);
+        self.at_gateways.forget_clusters(&gone);
         for name in gone {
             self.histories.forget(name);
             self.transitions.forget(name);

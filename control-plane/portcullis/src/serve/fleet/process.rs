@@ -26,6 +26,8 @@ pub(super) struct ProcessActivity {
     bytes: usize,
     /// Most bytes.
     most: usize,
+    /// Whether single counts are left out.
+    sums_only: bool,
 }
 
 /// One part of a report, read.
@@ -40,7 +42,7 @@ pub(super) struct ProcessPart {
 }
 
 impl ProcessActivity {
-    pub(super) fn new(process: u64, most: usize) -> Self {
+    pub(super) fn new(process: u64, most: usize, sums_only: bool) -> Self {
         Self {
             process,
             uptime_seconds: 0,
@@ -52,6 +54,7 @@ impl ProcessActivity {
             clusters: BTreeMap::new(),
             bytes: 0,
             most,
+            sums_only,
         }
     }
 
@@ -96,7 +99,7 @@ impl ProcessActivity {
         let Some(entry) = self.clusters.get_mut(name) else { return };
         let before = entry.as_ref().map_or(0, |activity| activity.bytes());
         if is_known {
-            let detail = has_room && self.bytes <= self.most;
+            let detail = has_room && !self.sums_only && self.bytes <= self.most;
             let activity = entry.get_or_insert_default();
             activity.take(message, &part.reasons, detail, self.last, at);
         } else {

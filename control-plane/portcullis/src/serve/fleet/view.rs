@@ -30,6 +30,8 @@ pub(crate) struct FleetView {
     /// All objects of kind `Instance`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) instances: Vec<InstanceSummary>,
+    /// The traffic to all clusters by Gateways of the Gateway API, by name. It is part of no other number.
+    pub(crate) at_gateways: Vec<GatewayTraffic>,
 }
 
 /// One line about an `Instance`.
@@ -53,6 +55,20 @@ impl InstanceSummary {
         };
         self.conditions.iter().find(|one| !good(one))
     }
+}
+
+/// The traffic of one Gateway of the Gateway API, as its Envoys report it. They may be a tenant's, and report anything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct GatewayTraffic {
+    /// `NAMESPACE/NAME`; empty where the reader may not learn it.
+    pub(crate) gateway: String,
+    /// Envoys that report.
+    pub(crate) envoys: u32,
+    /// The part of answers that are errors of servers, from 0 to 1; absent without answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error_ratio: Option<f64>,
+    pub(crate) numbers: Numbers,
 }
 
 /// One line about a cluster.
@@ -142,6 +158,30 @@ pub(crate) struct ClusterView {
     /// `metrics.users` is off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) top: Option<portcullis_filter_config::activity::TopTalkers>,
+    /// The traffic to the cluster by Gateways of the Gateway API, by name. It is part of no other number.
+    pub(crate) at_gateways: Vec<GatewayTraffic>,
+}
+
+impl ClusterView {
+    /// The view without the names of Gateways that its conditions do not name.
+    pub(crate) fn without_other_gateways(mut self) -> Self {
+        let named = |gateway: &str| self.conditions.iter().any(|one| names_gateway(&one.message, gateway));
+        let hidden = self.at_gateways.iter().map(|one| !named(&one.gateway)).collect::<Vec<_>>();
+        for (line, is_hidden) in self.at_gateways.iter_mut().zip(hidden) {
+            if is_hidden {
+                line.gateway.clear();
+            }
+        }
+        // Else their places among the others would say something of their names.
+        self.at_gateways.sort_by_key(|line| line.gateway.is_empty());
+        self
+    }
+}
+
+/// Whether a message has the name of a Gateway as a word of its own.
+fn names_gateway(message: &str, gateway: &str) -> bool {
+    let is_of_name = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '.' | '/');
+    message.split(|one: char| !is_of_name(one)).any(|word| word.trim_end_matches('.') == gateway)
 }
 
 /// A server of a cluster, as all gateways together see it.
@@ -265,4 +305,37 @@ pub(crate) struct HistoryPoint {
     /// Seconds since 1970.
     pub(crate) time: u64,
     pub(crate) numbers: Numbers,
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_api::status::{ConditionType, State, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn gateways_are_shown_by_name_where_a_condition_names_them() {
+        let line = |gateway: &str| GatewayTraffic { gateway: gateway.to_owned(), ..GatewayTraffic::default() };
+        let condition = |message: &str| Condition {
+            kind: ConditionType::Ready,
+            status: State::True,
+            reason: "SomeUnhealthy".to_owned(),
+            message: message.to_owned(),
+            last_transition_time: Timestamp::from_seconds(0),
+            observed_generation: None,
+        };
+        for (message, expected) in [
+            ("a server is unhealthy at Gateway infra/edge.", ["infra/edge", "", ""]),
+            ("at Gateways infra/edge-2, (other/infra)", ["infra/edge-2", "", ""]),
+            ("at infra/edge.test and team/infra/edge", ["", "", ""]),
+            ("infra/edge-2,team/own", ["infra/edge-2", "team/own", ""]),
+            ("", ["", "", ""]),
+        ] {
+            let at_gateways = ["infra/edge", "infra/edge-2", "team/own"].map(line).to_vec();
+            let view = ClusterView { conditions: vec![condition(message)], at_gateways, ..ClusterView::default() };
+            let shown = view.without_other_gateways().at_gateways;
+            let shown: Vec<&str> = shown.iter().map(|line| line.gateway.as_str()).collect();
+            assert_eq!(shown, expected, "{message}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod conformance;
 mod control_plane;
 mod discovery;
 mod fixture;
+mod gateway_activity;
 mod gateway_api;
 mod gateway_envoys;
 mod gateway_frontend;

@@ -5,6 +5,7 @@ mod servers;
 mod traffic;
 
 use super::figures;
+use super::gateway_traffic;
 use super::html::Html;
 use super::layout::{badge, tile};
 use super::sparkline::sparkline;
@@ -32,6 +33,7 @@ pub(super) fn write(html: &mut Html, view: &ClusterView, object: Option<&ObjectS
     numbers(html, view);
     section(html, "servers", "Servers", |html| servers::servers(html, &view.servers));
     section(html, "policies", "Policies", |html| traffic::policies(html, &view.policies));
+    gateway_traffic::write(html, &view.at_gateways);
     section(html, "limits", "Limits", |html| traffic::limits(html, &view.limits));
     section(html, "clients", "Clients", |html| traffic::clients(html, view.top.as_ref()));
     section(html, "certificates", "Certificates", |html| servers::certificates(html, &view.certificates));

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use super::views::data;
+use super::views::{data, traffic};
 use super::*;
 
 const CLUSTERS: [&str; 4] = ["alice.test", "alice-2.test", "bob.test", "-"];
@@ -69,6 +69,23 @@ async fn tenant_sees_its_own_objects_only() {
     assert_eq!((all.clusters.len(), all.gateways.len()), (4, 2));
     assert_eq!(ask(&site, "root-token", "/status").await.status, StatusCode::OK);
     assert_eq!(ask(&site, "root-token", "/ui/clusters/none.test").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn gateways_are_named_to_readers_of_everything() {
+    let mut all = data(&CLUSTERS, "words");
+    all.clusters.get_mut("alice.test").unwrap().at_gateways = vec![traffic("infra/edge")];
+    let site = Site::new(all, LoginPolicy::Reviewed(Arc::<FakeApi>::default()));
+    for path in ["/ui/api/clusters/alice.test", "/ui/clusters/alice.test"] {
+        let shown = async |token: &str| ask(&site, token, path).await.text.contains("infra/edge");
+        assert_eq!((shown("root-token").await, shown("alice-token").await), (true, false), "{path}");
+    }
+    let path = "/ui/api/clusters/alice.test";
+    let view: ClusterView = serde_json::from_str(&ask(&site, "alice-token", path).await.text).unwrap();
+    assert_eq!((view.at_gateways.len(), view.at_gateways[0].envoys), (1, 3), "the numbers are the object's");
+    let fleet = async |token: &str| ask(&site, token, "/ui/api/fleet").await.json()["atGateways"].clone();
+    let lines = async |token: &str| fleet(token).await.as_array().map(Vec::len);
+    assert_eq!((lines("root-token").await, lines("alice-token").await), (Some(1), Some(0)));
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use portcullis_translate::{Diagnosis, Reason, Version};
 
 use super::*;
 use crate::serve::fleet::view::{
-    CertificateView, ClusterSummary, GatewaySummary, GlobalLimitView, HistoryPoint, LimitAt, LimitView, Numbers,
-    PolicyView, ServerView, Severity, Transition, UnhealthyAt,
+    CertificateView, ClusterSummary, GatewaySummary, GatewayTraffic, GlobalLimitView, HistoryPoint, LimitAt, LimitView,
+    Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 use crate::serve::object_status::ObjectStatus;
 use crate::serve::object_statuses::ObjectStatuses;
@@ -39,6 +39,11 @@ pub(super) fn summary(name: &str, severity: Severity, message: &str) -> ClusterS
         numbers: numbers(),
         by_gateway: vec![Some(severity), None],
     }
+}
+
+/// A line of a Gateway of that name.
+pub(super) fn traffic(gateway: &str) -> GatewayTraffic {
+    GatewayTraffic { gateway: gateway.to_owned(), envoys: 3, error_ratio: Some(0.625), numbers: numbers() }
 }
 
 /// A cluster with everything in it, where each text of others is `text`.
@@ -93,6 +98,7 @@ pub(super) fn cluster(name: &str, text: &str) -> ClusterView {
         }],
         history: (0..10).map(|time| HistoryPoint { time, numbers: numbers() }).collect(),
         top: Some(TopTalkers { users: talkers(), groups: talkers(), user_agents: talkers() }),
+        at_gateways: vec![traffic(&text)],
     }
 }
 
@@ -177,6 +183,7 @@ pub(super) fn data(clusters: &[&str], text: &str) -> FixedData {
             clusters: clusters.iter().map(|name| summary(name, Severity::Critical, text)).collect(),
             gateways: vec![gateway("gateway-0", true), gateway("gateway-1", false)],
             instances: Vec::new(),
+            at_gateways: vec![traffic(text)],
         }),
         clusters: clusters.iter().map(|name| ((*name).to_owned(), cluster(name, text))).collect(),
         status: Arc::new(status(vec![object("File", text, Served::Nothing, text)], text)),
@@ -205,6 +212,8 @@ async fn first_page_lists_clusters_gateways_and_what_is_wrong() {
         "Not connected",
         "2 s ago",
         "1 h 1 min",
+        "<h2>At Gateways of the Gateway API</h2>",
+        "62 %",
         "The source (directory) is stale since 2026-01-01T00:00:00Z: words",
         "Envoy rejects Cluster",
         "another replica leads",
@@ -228,6 +237,7 @@ async fn cluster_page_shows_every_part() {
         "words at words since <time datetime=\"2023-11-14T22:13:20Z\">",
         "34 %",
         "words 1.5/s",
+        "<th scope=\"row\">words</th><td class=\"n\">3</td>",
         "19</td><td class=\"n\">20 in flight",
         "40 in flight of all gateways</small>",
         "Shown to clients",

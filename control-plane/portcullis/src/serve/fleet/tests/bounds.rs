@@ -35,9 +35,9 @@ fn loud(clusters: usize, turn: u64) -> Vec<Bytes> {
 
 /// An eighth of the room that there is, so that it is filled soon.
 fn small() -> GatewayActivity {
-    let Bounds { of_one, of_all, reserve, little, instances } = Bounds::default();
+    let Bounds { of_one, of_all, reserve, little, instances, sums_only } = Bounds::default();
     let (of_one, of_all, reserve, little) = (of_one / 8, of_all / 8, reserve / 8, little / 8);
-    GatewayActivity::within(Bounds { of_one, of_all, reserve, little, instances })
+    GatewayActivity::within(Bounds { of_one, of_all, reserve, little, instances, sums_only })
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn one_gateway_takes_no_more_than_its_room() {
 #[test]
 fn sums_go_on_without_single_counts() {
     let clock = Clock::new();
-    let mut gateway = ProcessActivity::new(1, usize::MAX);
+    let mut gateway = ProcessActivity::new(1, usize::MAX, false);
     let mut seen = Vec::new();
     for (turn, detail) in [true, true, false, false, true, true].into_iter().enumerate() {
         let at = clock.at(20 * turn as u64);

@@ -1,3 +1,4 @@
+mod at_gateways;
 mod bounds;
 mod history;
 mod limits;
