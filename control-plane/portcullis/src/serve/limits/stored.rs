@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use portcullis_limits::NodeOwners;
 use portcullis_limits_store::{ClusterExchange, LimitStore, ProcessReport};
 use portcullis_report::limits::ClusterUseMessage;
 use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
@@ -41,9 +42,9 @@ impl Objects {
 }
 
 impl StoredDivision {
-    pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore) -> Self {
+    pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore, owners: NodeOwners) -> Self {
         let limits = Arc::new(served.borrow_and_update().shared_limits());
-        let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::default());
+        let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::new(owners));
         Self { store, objects, reporters }
     }
 
@@ -113,8 +114,9 @@ mod tests {
         let documents = BTreeMap::from([("c.example.com".to_owned(), Arc::new(document))]);
         let (_sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
         let address: StoreAddress = "redis://127.0.0.1:1".parse().unwrap();
-        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned());
-        let division = StoredDivision::new(served, store);
+        let owners = NodeOwners::default();
+        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned(), owners.clone());
+        let division = StoredDivision::new(served, store, owners);
         let mut clusters = Vec::new();
         for (cluster, schemas) in [("lab/-/a", vec!["few"]), ("lab/-/c.example.com", vec!["a", "few", "z"])] {
             let mut message = ClusterUseMessage { cluster: cluster.to_owned(), ..ClusterUseMessage::default() };

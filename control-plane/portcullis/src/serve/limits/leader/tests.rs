@@ -5,6 +5,7 @@ use portcullis_xds::Membership;
 use serde_json::{Value, json};
 
 use super::super::super::fleet::ServedObjectCache;
+use super::super::owners::node_owners;
 use super::*;
 
 const CLUSTER: &str = "lab/-/c.example.com";
@@ -64,7 +65,12 @@ impl Replica {
     fn of(served: Arc<ServedObjects>) -> Self {
         let (served, receiver) = watch::channel(served);
         let (tenure, of_replica) = watch::channel(tenure(1, 1_000.0, 0.0));
-        Replica { division: LimitDivision::new(receiver, Some(of_replica)), served, tenure, number: 0 }
+        Replica {
+            division: LimitDivision::new(receiver, Some(of_replica), node_owners(Some("portcullis".to_owned()))),
+            served,
+            tenure,
+            number: 0,
+        }
     }
 
     fn send(&self, content: Vec<u8>, second: f64) -> Result<Bytes, UnreadableReport> {
