@@ -22,7 +22,8 @@ pub(crate) struct Holding {
     /// Its first report and its last one.
     pub(crate) first: Duration,
     pub(crate) last: Duration,
-    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket.
+    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket. Of a guest's process
+    /// the part by its last answer.
     pub(crate) number: u64,
     pub(crate) held: u32,
     pub(crate) tokens: u32,

@@ -75,6 +75,8 @@ pub(crate) struct GuestState {
     pub(crate) issue_at: u64,
     #[prost(uint64, optional, tag = "5")]
     pub(crate) excess_until: Option<u64>,
+    #[prost(uint64, tag = "6")]
+    pub(crate) granted: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -262,10 +262,12 @@ impl Shares {
         };
         let belief = Belief { held: believed, used: believed };
         let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
-        guest.claims = guest.pool.claimed(part, strategy);
         let room = PoolRoom { target: part, free, rest };
         let quota = if is_learning { held } else { guest.pool.offer(position, room, strategy, now) };
         let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
+        let known = guest.pool.holdings.get(position);
+        guest.pool.holdings.set(position, Holding { held: quota, ..known });
+        guest.follow(part, strategy);
         if !is_learning {
             guest.follow_excess(parts.least, now);
         }
@@ -295,7 +297,7 @@ impl Shares {
         let position = guest.pool.holdings.position(of, now);
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { wanted: lacking.saturating_sub(tokens), ..known });
-        guest.claims = guest.pool.claimed(0, GlobalStrategy::Count);
+        guest.follow(0, GlobalStrategy::Count);
         Some(LimitPart { quota: 0, burst: ahead, tokens })
     }
 }

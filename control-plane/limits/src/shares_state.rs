@@ -77,11 +77,12 @@ impl Guest {
     fn write(&self, name: &GuestName) -> GuestState {
         let (issue_level, issue_at) = self.issue.write();
         let excess_until = self.excess_until.map(nanoseconds);
-        GuestState { name: name.to_string(), claims: self.claims, issue_level, issue_at, excess_until }
+        let (claims, granted) = (self.claims, self.granted);
+        GuestState { name: name.to_string(), claims, issue_level, issue_at, excess_until, granted }
     }
 
     fn read(&mut self, state: &GuestState) {
-        self.claims = state.claims;
+        (self.claims, self.granted) = (state.claims, state.granted);
         self.issue = Issue::read(state.issue_level, state.issue_at);
         self.excess_until = state.excess_until.map(Duration::from_nanos);
     }

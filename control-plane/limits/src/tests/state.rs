@@ -37,11 +37,17 @@ fn limits(step: usize) -> BTreeMap<String, GlobalLimit> {
 proptest! {
     #[test]
     fn limiter_that_was_written_down_answers_as_before(reports in reports()) {
-        let (mut kept, mut written) = (Limiter::new(), Limiter::new().write("c"));
+        // One node is of the fleet, and two guests have two each.
+        let owners = NodeOwners::new(|node| match node {
+            "node-0" => None,
+            "node-1" | "node-2" => Some("a".to_owned()),
+            _ => Some("b".to_owned()),
+        });
+        let (mut kept, mut written) = (Limiter::of_owners(owners.clone()), Limiter::new().write("c"));
         let mut now = Duration::from_secs(1_800_000_000);
         for (step, (node, number, later, used)) in reports.into_iter().enumerate() {
             now += Duration::from_millis(later);
-            let mut read = Limiter::read("c", &written, &NodeOwners::default(), now).unwrap();
+            let mut read = Limiter::read("c", &written, &owners, now).unwrap();
             let answers = [&mut kept, &mut read].map(|limiter| {
                 limiter.configure_cluster("c", &limits(step), now);
                 let holder = limiter.holder(&format!("node-{node}"), u64::from(node % 2), number, now).ok()?;
