@@ -20,7 +20,7 @@ const MAX: u32 = 40;
 const QPS: u32 = 200;
 const BURST: u32 = 300;
 /// Local limits: nothing, so that the bound is seen.
-const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: MAX };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: MAX, most: u32::MAX };
 const NO_RATE: FallbackRate = FallbackRate { local: Rate { qps: 0, burst: 0 }, global_qps: QPS };
 
 /// Numbers that look random (xorshift).
