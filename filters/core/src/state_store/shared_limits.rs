@@ -328,12 +328,8 @@ impl<H: SharedData> HostPart<H> {
         let (before, record) = self.seats_level();
         let max = before.max(fallback, record.is_live(now));
         let permit = running.acquire(max);
-        if permit.is_none() && max >= fallback.most {
-            // A larger part would not let it in.
-            return None;
-        }
         let of_all = permit.as_ref().map(|_| permits_of_all(&self.host, permits));
-        if of_all.is_none_or(|of_all| of_all > before.peak) {
+        if of_all.map_or(max < fallback.most, |of_all| of_all > before.peak) {
             let _ = self.change(|record| {
                 let PartLevel::Seats(seats) = &mut record.level else { return };
                 match of_all {
