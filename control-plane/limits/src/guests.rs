@@ -2,7 +2,8 @@
 //!
 //! While the fleet is there guests have half of the limit together, in equal parts; without it all. A guest is believed no more
 //! than it was granted, so that its reservation grows by grants alone. A part becomes smaller when another guest or the fleet joins.
-//! What a guest keeps beyond it counts for [`EXCESS`], and then no more: the limit is exceeded rather than another owner starved.
+//! Units that a guest keeps beyond it count for [`EXCESS`], and then no more: the limit is exceeded rather than another owner
+//! starved.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
