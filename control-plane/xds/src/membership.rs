@@ -34,6 +34,26 @@ impl Membership {
         }
         named(names, INSTANCE_DOMAIN, instance_of).map_or(Self::Free, Self::Instances)
     }
+
+    /// That of an Envoy whose bootstrap has this Gateway, or none: to the one, whichever others its certificate names. `None` if it may
+    /// not be that Gateway's, or has to be one's.
+    pub(crate) fn with_gateway(self, gateway: Option<&str>) -> Option<Self> {
+        match (self, gateway) {
+            (Self::Bound(gateways), Some(gateway)) if gateways.contains(gateway) => {
+                Some(Self::Bound([gateway.to_owned()].into()))
+            }
+            (Self::Bound(_), _) | (_, Some(_)) => None,
+            (other, None) => Some(other),
+        }
+    }
+
+    /// The Gateway, if there is one that it has to belong to.
+    pub fn gateway(&self) -> Option<&str> {
+        match self {
+            Self::Bound(gateways) if gateways.len() == 1 => gateways.first().map(String::as_str),
+            Self::Free | Self::Bound(_) | Self::Instances(_) | Self::Local => None,
+        }
+    }
 }
 
 /// Everything that names of a domain name; `None` if no name is of the domain.
@@ -75,6 +95,30 @@ fn is_label(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn envoy_of_a_gateway_belongs_to_that_of_its_bootstrap_alone() {
+        let bound = |gateways: &[&str]| Membership::Bound(gateways.iter().map(|one| (*one).to_owned()).collect());
+        let instances = Membership::Instances(["a".to_owned()].into());
+        for (membership, gateway, expected) in [
+            (bound(&["infra/edge", "team/own"]), Some("team/own"), Some(bound(&["team/own"]))),
+            (bound(&["infra/edge", "team/own"]), Some("team/other"), None),
+            (bound(&["infra/edge"]), None, None),
+            (bound(&[]), Some("infra/edge"), None),
+            (Membership::Free, Some("infra/edge"), None),
+            (Membership::Local, Some("infra/edge"), None),
+            (instances.clone(), Some("infra/edge"), None),
+            (instances.clone(), None, Some(instances)),
+            (Membership::Free, None, Some(Membership::Free)),
+            (Membership::Local, None, Some(Membership::Local)),
+        ] {
+            let found = membership.clone().with_gateway(gateway);
+            assert_eq!(found, expected, "{membership:?} {gateway:?}");
+            let named = found.as_ref().and_then(Membership::gateway);
+            assert_eq!(named, gateway.filter(|_| expected.is_some()), "{membership:?}");
+        }
+        assert_eq!(bound(&["infra/edge", "team/own"]).gateway(), None);
+    }
 
     #[test]
     fn certificate_names_gateways_and_instances_in_their_domains() {

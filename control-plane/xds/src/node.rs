@@ -53,7 +53,7 @@ pub trait Views: Send + Sync {
         None
     }
 
-    /// The part of everything about which the agent of a node may report health.
+    /// The part of everything about which the agent of a node may report.
     ///
     /// # Errors
     /// The reason that it may report nothing.
@@ -62,12 +62,12 @@ pub trait Views: Send + Sync {
     }
 }
 
-/// The part of everything about which an agent may report health.
+/// The part of everything about which an agent may report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportScope {
     /// The Gateways and instances under which its reports are kept. A process of this machine may report for a Gateway.
     pub membership: Membership,
-    /// The views whose clusters it may report about; `None` are all of them.
+    /// The views about whose clusters it may report health; `None` are all of them.
     pub views: Option<Vec<View>>,
 }
 

@@ -44,6 +44,21 @@ pub struct ReportRequest {
     /// The use of limits that gateways share, a [`crate::limits::UseMessage`]; empty in a message about anything else.
     #[prost(bytes = "bytes", tag = "4")]
     pub limits: Bytes,
+    /// The Envoy of a Gateway, in place of [`Self::node`]. A control plane that does not read it refuses a stream without a node, and
+    /// counts nothing of it among Envoys of no Gateway.
+    #[prost(message, optional, tag = "5")]
+    pub of_gateway: Option<EnvoyOfGateway>,
+}
+
+/// An Envoy that belongs to a Gateway.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct EnvoyOfGateway {
+    /// The node's id.
+    #[prost(string, tag = "1")]
+    pub node: String,
+    /// The Gateway of its bootstrap, as `NAMESPACE/NAME`.
+    #[prost(string, tag = "2")]
+    pub gateway: String,
 }
 
 /// The acknowledgement of a message.

@@ -17,7 +17,7 @@ pub mod reporter;
 
 pub use bounds::OTHER;
 pub use envelope::{
-    ACKNOWLEDGEMENT_BYTES, EXCHANGE_LIMITS, REQUEST_HEADERS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS,
-    request_body,
+    ACKNOWLEDGEMENT_BYTES, EXCHANGE_LIMITS, EnvoyOfGateway, REQUEST_HEADERS, ReportRequest, ReportResponse, SERVICE,
+    STREAM_REPORTS, request_body,
 };
 pub use page::{ActivityPage, Since};

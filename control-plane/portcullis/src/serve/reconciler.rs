@@ -201,7 +201,7 @@ impl Reconciler {
         diagnoses.extend(self.owners.diagnoses());
         let snapshot = self.resources.snapshot().clone().with_views(views);
         let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
-        let served = served.owned_by(self.owners.settled());
+        let served = served.owned_by(self.owners.settled()).requested_at(self.gateways.requested());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
         let (wants, instances) = (Arc::new(wants), self.owners.states());

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use portcullis_report::{ReportRequest, ReportResponse, STREAM_REPORTS};
+use portcullis_report::{EnvoyOfGateway, ReportRequest, ReportResponse, STREAM_REPORTS};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -18,14 +18,22 @@ impl ReportClient {
         Self(channel)
     }
 
-    /// A stream of reports of one node.
+    /// A stream of reports of one node that belongs to no Gateway.
     ///
     /// # Errors
     /// The control plane refuses it, or has no such service (`Code::Unimplemented`).
     pub async fn open(&self, node: &str) -> Result<ReportStream, Status> {
+        self.open_of(node, None).await
+    }
+
+    /// A stream of reports of one node, with the Gateway of its bootstrap, if it has one.
+    ///
+    /// # Errors
+    /// The control plane refuses it, or has no such service (`Code::Unimplemented`).
+    pub async fn open_of(&self, node: &str, gateway: Option<&str>) -> Result<ReportStream, Status> {
         let (sender, receiver) = mpsc::channel(1);
         // The first message is there before the stream: a server may wait for it before it answers.
-        let introduction = ReportRequest { node: node.to_owned(), ..ReportRequest::default() };
+        let introduction = introduction(node, gateway);
         let _ = sender.try_send(introduction);
         let mut client = Grpc::new(self.0.clone());
         client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
@@ -36,6 +44,17 @@ impl ReportClient {
         let mut stream = ReportStream { sender, acknowledgements };
         stream.acknowledged().await?;
         Ok(stream)
+    }
+}
+
+fn introduction(node: &str, gateway: Option<&str>) -> ReportRequest {
+    let node = node.to_owned();
+    match gateway {
+        None => ReportRequest { node, ..ReportRequest::default() },
+        Some(gateway) => {
+            let of_gateway = EnvoyOfGateway { node, gateway: gateway.to_owned() };
+            ReportRequest { of_gateway: Some(of_gateway), ..ReportRequest::default() }
+        }
     }
 }
 

@@ -22,12 +22,20 @@ pub(crate) use service::service;
 pub struct GatewayReport {
     /// The node's name: its id, with the instance of its certificate before it.
     pub node: String,
-    /// The Gateways and instances that it may belong to: it may report about objects of these alone.
+    /// The Gateways and instances that it may belong to: it may report about objects of these alone. Of an Envoy of a Gateway that one,
+    /// whichever others its certificate names.
     pub membership: Membership,
     /// The instance that it is about; empty where there is one.
     pub instance: String,
     /// The report itself.
     pub content: Bytes,
+}
+
+impl GatewayReport {
+    /// The Gateway whose Envoy it is of, as `NAMESPACE/NAME`; `None` of an Envoy of no Gateway.
+    pub fn gateway(&self) -> Option<&str> {
+        self.membership.gateway()
+    }
 }
 
 /// The reason that a report cannot be read.

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use portcullis_report::{EXCHANGE_LIMITS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
+use portcullis_filter_config::NODE_GATEWAY;
+use portcullis_report::{EXCHANGE_LIMITS, EnvoyOfGateway, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, http};
@@ -15,6 +16,8 @@ use crate::admission::{Admission, QueuedResponse, ResponseRoom, ResponseStream, 
 use crate::limits::Rejection;
 use crate::membership::Membership;
 use crate::message_reader::MessageReader;
+use crate::node::{NodeInfo, Unserved, Views};
+use crate::node_name::node_name;
 use crate::service_frame::{ReadyService, ServiceFrame, answer_of};
 use crate::snapshot::Snapshot;
 
@@ -22,15 +25,18 @@ use crate::snapshot::Snapshot;
 const MAX_NODE: usize = 256;
 /// Longest name of an instance: a DNS label.
 const MAX_INSTANCE: usize = 63;
+/// Longest name of a Gateway, with that of its namespace.
+const MAX_GATEWAY: usize = 317;
 
-/// The report service, which hands reports to `sink`. `max_message` bounds one of them. Its streams end when the sender of
-/// `life` is gone.
+/// The report service, which hands reports to `sink`, of nodes that may report by `views`. `max_message` bounds one of them. Its streams
+/// end when the sender of `life` is gone.
 pub(crate) fn service(
     sink: Arc<dyn ReportSink>,
+    views: Arc<dyn Views>,
     life: watch::Receiver<Option<Arc<Snapshot>>>,
     max_message: usize,
 ) -> ServiceFrame<ReportServer> {
-    ServiceFrame(ReportServer { streams: Streams { sink, life, are_exchanges: false }, max_message })
+    ServiceFrame(ReportServer { streams: Streams { sink, views, life, are_exchanges: false }, max_message })
 }
 
 /// The service, as the server calls it.
@@ -65,6 +71,7 @@ impl ReadyService for ReportServer {
 #[derive(Clone)]
 struct Streams {
     sink: Arc<dyn ReportSink>,
+    views: Arc<dyn Views>,
     life: watch::Receiver<Option<Arc<Snapshot>>>,
     are_exchanges: bool,
 }
@@ -77,9 +84,10 @@ impl Streams {
     ) -> ResponseStream<ReportResponse> {
         let (sender, receiver) = mpsc::channel(1);
         let responses = ResponseStream::new(receiver, Arc::clone(&admission));
-        let (sink, mut life, is_exchange) = (Arc::clone(&self.sink), self.life.clone(), self.are_exchanges);
+        let (sink, views) = (Arc::clone(&self.sink), Arc::clone(&self.views));
+        let (mut life, is_exchange) = (self.life.clone(), self.are_exchanges);
         tokio::spawn(async move {
-            let stream = GatewayStream { sink, admission, responses: sender.clone() };
+            let stream = GatewayStream { sink, views, admission, responses: sender.clone() };
             let take =
                 async { if is_exchange { stream.exchange(messages).await } else { stream.listen(messages).await } };
             let ended = tokio::select! {
@@ -98,14 +106,26 @@ impl Streams {
 
 /// The node of a stream.
 struct ReportingNode {
-    /// Its id in the messages.
+    /// Its id in the messages; empty of an Envoy of a Gateway.
     id: String,
+    /// Its names in the messages, of an Envoy of a Gateway.
+    of_gateway: Option<EnvoyOfGateway>,
     name: String,
+    membership: Membership,
+}
+
+impl ReportingNode {
+    /// Whether a later message is of this node: it says nothing else.
+    fn is_of(&self, message: &ReportRequest) -> bool {
+        let is_silent = message.node.is_empty() && message.of_gateway.is_none();
+        is_silent || (message.node == self.id && message.of_gateway == self.of_gateway)
+    }
 }
 
 /// Takes the reports of one stream.
 pub(super) struct GatewayStream {
     pub(super) sink: Arc<dyn ReportSink>,
+    pub(super) views: Arc<dyn Views>,
     pub(super) admission: Arc<Admission>,
     pub(super) responses: mpsc::Sender<QueuedResponse<ReportResponse>>,
 }
@@ -117,7 +137,7 @@ impl GatewayStream {
         mut messages: impl Stream<Item = Result<ReportRequest, Status>> + Unpin,
     ) -> Result<(), Status> {
         let Some(first) = self.admission.first_message(&mut messages).await? else { return Ok(()) };
-        let node = self.node(first.node.clone())?;
+        let node = self.node(&first)?;
         self.admission.admit();
         let mut next = Some(Ok(first));
         while let Some(message) = next {
@@ -138,7 +158,7 @@ impl GatewayStream {
     ) -> Result<(), Status> {
         let message = self.admission.only_message(&mut messages).await.inspect_err(|status| self.count(status))?;
         let Some(message) = message else { return Ok(()) };
-        let node = self.node(message.node.clone())?;
+        let node = self.node(&message)?;
         self.admission.admit();
         if message.limits.is_empty() || !message.content.is_empty() {
             return Err(Status::invalid_argument("an exchange is about limits alone"));
@@ -147,20 +167,39 @@ impl GatewayStream {
         self.acknowledge(limits).await
     }
 
-    /// The node of the first message, if the peer may be that node.
-    fn node(&self, id: String) -> Result<ReportingNode, Status> {
-        let name = self.admission.check_node(&id, MAX_NODE)?;
-        // Activity and use of limits are counted by cluster, whichever Envoy reports them, and this one may be a tenant's.
-        if let Membership::Bound(_) = self.admission.peer().membership() {
+    /// The node of the first message, if the peer may be that node and report.
+    fn node(&self, message: &ReportRequest) -> Result<ReportingNode, Status> {
+        let (of_gateway, id) = (message.of_gateway.clone(), message.node.clone());
+        let node = match &of_gateway {
+            Some(_) if !id.is_empty() => return Err(Status::invalid_argument("a node of a Gateway is named once")),
+            Some(named) if named.gateway.len() > MAX_GATEWAY => {
+                return Err(Status::invalid_argument("a Gateway and its namespace have at most 317 bytes"));
+            }
+            Some(named) => named.node.clone(),
+            None => id.clone(),
+        };
+        self.admission.check_node(&node, MAX_NODE)?;
+        let gateway = of_gateway.as_ref().map(|named| named.gateway.as_str());
+        let metadata = gateway.map(|gateway| (NODE_GATEWAY.to_owned(), gateway.to_owned())).into_iter().collect();
+        let membership = self.admission.peer().membership();
+        let info = NodeInfo { id: node, metadata, membership, ..NodeInfo::default() };
+        let refused = |why: String| {
             self.admission.rejected(Rejection::Node);
-            return Err(Status::permission_denied("an Envoy of a Gateway reports health alone"));
-        }
-        Ok(ReportingNode { id, name })
+            Status::permission_denied(why)
+        };
+        let scope =
+            self.views.reported(&info).map_err(|(Unserved::Frozen(why) | Unserved::Foreign(why))| refused(why))?;
+        // The name is that of its other streams, and the right that of one Gateway.
+        let name = node_name(&scope.membership, &info.id);
+        let membership = scope.membership.with_gateway(gateway);
+        let membership =
+            membership.ok_or_else(|| refused("an Envoy of a Gateway reports for one that it may be of".to_owned()))?;
+        Ok(ReportingNode { id, of_gateway, name, membership })
     }
 
     /// Hands a report on. Returns the answer about limits, and the time for which the peer's next report has to wait.
     async fn take(&self, node: &ReportingNode, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
-        if !message.node.is_empty() && message.node != node.id {
+        if !node.is_of(&message) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         if message.instance.len() > MAX_INSTANCE {
@@ -170,7 +209,7 @@ impl GatewayStream {
         let (mut limits, mut pause) = (Bytes::new(), Duration::ZERO);
         let report = |content| GatewayReport {
             node: node.name.clone(),
-            membership: self.admission.peer().membership(),
+            membership: node.membership.clone(),
             instance: message.instance.clone(),
             content,
         };

@@ -4,7 +4,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
-use portcullis_report::ReportRequest;
+use portcullis_filter_config::NODE_GATEWAY;
+use portcullis_report::{EnvoyOfGateway, ReportRequest};
 use tokio::sync::mpsc;
 use tonic::Code;
 
@@ -13,6 +14,7 @@ use super::{GatewayReport, ReportSink, UnreadableReport};
 use crate::admission::Admission;
 use crate::limits::Limits;
 use crate::membership::Membership;
+use crate::node::{NodeInfo, OneView, ReportScope, Unserved, View, Views};
 
 /// Remembers every report; `bad` cannot be read.
 #[derive(Default)]
@@ -47,7 +49,12 @@ fn limits() -> Limits {
 async fn stream_of(messages: Vec<ReportRequest>) -> (Option<Code>, Vec<(String, String, Bytes)>) {
     let witness = Arc::new(Witness::default());
     let (responses, mut queued) = mpsc::channel(1);
-    let stream = GatewayStream { sink: witness.clone(), admission: Admission::local(limits()), responses };
+    let stream = GatewayStream {
+        sink: witness.clone(),
+        views: Arc::new(OneView),
+        admission: Admission::local(limits()),
+        responses,
+    };
     let reader = tokio::spawn(async move { while queued.recv().await.is_some() {} });
     let ended = stream.listen(stream::iter(messages.into_iter().map(Ok))).await;
     drop(stream);
@@ -93,7 +100,8 @@ async fn exchange_takes_one_report_of_limits_alone() {
     for (messages, code, expected) in table {
         let (responses, mut queued) = mpsc::channel(1);
         let sink = Arc::new(Witness::default());
-        let exchange = GatewayStream { sink, admission: Admission::local(limits()), responses };
+        let exchange =
+            GatewayStream { sink, views: Arc::new(OneView), admission: Admission::local(limits()), responses };
         let ended = exchange.exchange(stream::iter(messages.clone().into_iter().map(Ok))).await;
         drop(exchange);
         let answer = queued.recv().await.map(|response| response.content.unwrap().limits);
@@ -101,25 +109,104 @@ async fn exchange_takes_one_report_of_limits_alone() {
     }
 }
 
-#[tokio::test]
-async fn envoy_of_a_gateway_reports_no_activity_and_no_use() {
-    let of_gateway = ["one", "edge.infra.gateway.portcullis.dev"];
-    for (names, expected) in [(&of_gateway[..1], None), (&of_gateway[..], Some(Code::PermissionDenied))] {
-        let witness = Arc::new(Witness::default());
-        let (responses, _queued) = mpsc::channel(8);
-        let stream = || GatewayStream {
-            sink: witness.clone(),
-            admission: Admission::of_certificate(names, limits()),
-            responses: responses.clone(),
+/// Judges as a control plane with Gateways does: by the certificate, and of a process of this machine by its metadata.
+struct ByGateway;
+
+impl Views for ByGateway {
+    fn view(&self, _: &NodeInfo) -> Result<View, Unserved> {
+        Ok(View::default())
+    }
+
+    fn reported(&self, node: &NodeInfo) -> Result<ReportScope, Unserved> {
+        let named = node.metadata.get(NODE_GATEWAY).cloned();
+        let membership = match (named, node.membership.clone()) {
+            (Some(named), Membership::Local) => Membership::Bound([named].into()),
+            (_, of_certificate) => of_certificate,
         };
-        let of_limits = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "") };
-        let listened = stream().listen(stream::iter([Ok(message("one", "", "a"))])).await;
-        let exchanged = stream().exchange(stream::iter([Ok(of_limits)])).await;
-        for ended in [listened, exchanged] {
-            assert_eq!(ended.err().map(|status| status.code()), expected, "{names:?}");
-        }
-        let taken = witness.0.lock().unwrap().len();
-        assert_eq!(taken, if expected.is_none() { 2 } else { 0 }, "{names:?}");
+        Ok(ReportScope { membership, views: None })
+    }
+}
+
+/// Messages of an Envoy of a Gateway: activity and limits.
+fn of_gateway(node: &str, gateway: &str) -> [ReportRequest; 2] {
+    let named = EnvoyOfGateway { node: node.to_owned(), gateway: gateway.to_owned() };
+    let [activity, limits] = [message("", "", "a"), ReportRequest { limits: "a".into(), ..message("", "", "") }];
+    [activity, limits].map(|message| ReportRequest { of_gateway: Some(named.clone()), ..message })
+}
+
+/// The outcome of both kinds of streams of one peer; its reports by node and Gateway.
+async fn both_streams(peer: Option<&[&str]>, messages: [ReportRequest; 2]) -> Result<(String, Option<String>), Code> {
+    let witness = Arc::new(Witness::default());
+    let (responses, _queued) = mpsc::channel(8);
+    let admission =
+        || peer.map_or_else(|| Admission::local(limits()), |names| Admission::of_certificate(names, limits()));
+    let stream = || GatewayStream {
+        sink: witness.clone(),
+        views: Arc::new(ByGateway),
+        admission: admission(),
+        responses: responses.clone(),
+    };
+    let [activity, use_of_limits] = messages;
+    let listened = stream().listen(stream::iter([Ok(activity)])).await.map_err(|status| status.code());
+    let exchanged = stream().exchange(stream::iter([Ok(use_of_limits)])).await.map_err(|status| status.code());
+    assert_eq!(listened, exchanged);
+    let taken = std::mem::take(&mut *witness.0.lock().unwrap());
+    assert_eq!(taken.len(), if listened.is_ok() { 2 } else { 0 });
+    listened.map(|()| {
+        let origins: Vec<_> = taken.iter().map(|one| (one.node.clone(), one.gateway().map(str::to_owned))).collect();
+        assert_eq!(origins[0], origins[1]);
+        origins[0].clone()
+    })
+}
+
+#[tokio::test]
+async fn report_of_a_gateways_envoy_is_of_one_that_it_may_be_of() {
+    let one = "edge.infra.gateway.portcullis.dev";
+    let two = ["one", one, "own.team.gateway.portcullis.dev"];
+    let no_gateway = || [message("one", "", "a"), ReportRequest { limits: "a".into(), ..message("one", "", "") }];
+    let twice = || of_gateway("one", "infra/edge").map(|message| ReportRequest { node: "one".to_owned(), ..message });
+    let node_of_both = "gateway:infra/edge+team/own/one";
+    for (peer, messages, expected) in [
+        (Some(&["one", one][..]), of_gateway("one", "infra/edge"), Ok(("gateway:infra/edge/one", Some("infra/edge")))),
+        (Some(&two), of_gateway("one", "team/own"), Ok((node_of_both, Some("team/own")))),
+        (None, of_gateway("one", "infra/edge"), Ok(("gateway:infra/edge/one", Some("infra/edge")))),
+        (None, no_gateway(), Ok(("one", None))),
+        (Some(&["one"]), no_gateway(), Ok(("one", None))),
+        (Some(&["one", one]), no_gateway(), Err(Code::PermissionDenied)),
+        (Some(&["one", one]), of_gateway("one", "team/own"), Err(Code::PermissionDenied)),
+        (Some(&["one", one]), of_gateway("other", "infra/edge"), Err(Code::PermissionDenied)),
+        (Some(&["one", one]), of_gateway("one", &"x".repeat(318)), Err(Code::InvalidArgument)),
+        (
+            Some(&["one", "*.infra.gateway.portcullis.dev"]),
+            of_gateway("one", "infra/edge"),
+            Err(Code::PermissionDenied),
+        ),
+        (Some(&["one"]), of_gateway("one", "infra/edge"), Err(Code::PermissionDenied)),
+        (Some(&["one", "a.instance.portcullis.dev"]), of_gateway("one", "infra/edge"), Err(Code::PermissionDenied)),
+        (None, twice(), Err(Code::InvalidArgument)),
+        (None, of_gateway("", "infra/edge"), Err(Code::InvalidArgument)),
+    ] {
+        let found = both_streams(peer, messages.clone()).await;
+        let expected = expected.map(|(node, gateway)| (node.to_owned(), gateway.map(str::to_owned)));
+        assert_eq!(found, expected, "{peer:?} {messages:?}");
+    }
+}
+
+#[tokio::test]
+async fn gateway_of_a_stream_stays_the_same() {
+    let [first, _] = of_gateway("one", "infra/edge");
+    let [other, _] = of_gateway("one", "team/own");
+    for (next, code) in [
+        (first.clone(), None),
+        (message("", "", "b"), None),
+        (other, Some(Code::InvalidArgument)),
+        (message("one", "", "b"), Some(Code::InvalidArgument)),
+    ] {
+        let (responses, _queued) = mpsc::channel(8);
+        let (sink, admission) = (Arc::new(Witness::default()), Admission::local(limits()));
+        let stream = GatewayStream { sink, views: Arc::new(ByGateway), admission, responses };
+        let ended = stream.listen(stream::iter([Ok(first.clone()), Ok(next.clone())])).await;
+        assert_eq!(ended.err().map(|status| status.code()), code, "{next:?}");
     }
 }
 
@@ -129,7 +216,7 @@ async fn report_of_an_instances_envoy_says_whose_it_is() {
     let witness = Arc::new(Witness::default());
     let names = ["one", "a.instance.portcullis.dev"];
     let admission = Admission::of_certificate(&names, limits());
-    let stream = GatewayStream { sink: witness.clone(), admission, responses };
+    let stream = GatewayStream { sink: witness.clone(), views: Arc::new(OneView), admission, responses };
     let limited = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "a") };
     stream.listen(stream::iter([Ok(limited)])).await.unwrap();
     let taken: Vec<_> = witness.0.lock().unwrap().drain(..).map(|one| (one.node, one.membership)).collect();
@@ -141,6 +228,7 @@ async fn report_of_an_instances_envoy_says_whose_it_is() {
 async fn report_stream_ends_when_its_peer_is_silent_or_deaf() {
     let stream = |responses| GatewayStream {
         sink: Arc::new(Witness::default()),
+        views: Arc::new(OneView),
         admission: Admission::local(limits()),
         responses,
     };

@@ -102,11 +102,11 @@ pub async fn serve(
     drop(connections);
     let (registry, views) = (Arc::clone(&served.registry), Arc::clone(&served.views));
     let registries = (Arc::clone(&served.health), registry);
-    let health = crate::health::service(registries, served.snapshots.clone(), views, limits.report);
+    let health = crate::health::service(registries, served.snapshots.clone(), Arc::clone(&views), limits.report);
     let reports = served
         .reports
         .clone()
-        .map(|sink| crate::report::service(sink, served.snapshots.clone(), limits.activity))
+        .map(|sink| crate::report::service(sink, views, served.snapshots.clone(), limits.activity))
         .map(|service| Admitted { service, introduction: limits.introduction });
     let service = ServiceFrame(DiscoveryServer { served, max_message: limits.message });
     let mut routes = Routes::builder();

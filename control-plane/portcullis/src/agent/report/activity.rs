@@ -8,21 +8,18 @@ use portcullis_filter_config::activity::Activity;
 use portcullis_xds::ReportClient;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Code, Status};
 
 use super::SHARE;
 use super::in_flight::RequestsByServer;
+use super::refusal::{Refusal, ReportingEnvoy};
 use crate::activity_report::ActivityPage;
 use crate::agent::activity::ActivitySource;
 use crate::agent::admin::Admin;
 
 /// The time between two pages, at least and at most. Control planes forget a report after 30 seconds.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
-/// The pause before another stream.
-const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
-/// The same at a control plane of an older release, which has no such service.
-const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
 
 /// The newest page.
 pub(super) type Page = Option<Arc<ActivityPage>>;
@@ -61,34 +58,39 @@ async fn add_in_flight(admin: Admin, in_flight: &mut RequestsByServer, activity:
     in_flight.add_to(activity);
 }
 
-/// Sends every page on a connection for as long as it is polled. A failure concerns these reports alone.
-pub(super) async fn report_on(channel: Channel, node: &str, pages: watch::Receiver<Page>, peer: &str) -> Infallible {
+/// Sends every page on a connection for as long as it is polled. A failure concerns these reports alone. `last` is why they failed last,
+/// on this connection or one before it.
+pub(super) async fn report_on(
+    channel: Channel,
+    envoy: &ReportingEnvoy,
+    pages: watch::Receiver<Page>,
+    peer: &str,
+    last: &mut String,
+) -> Infallible {
     let client = ReportClient::new(channel);
     let mut pages = pages;
-    let mut last = String::new();
     loop {
-        let Err(status) = send_pages(&client, node, &mut pages).await;
-        let is_old = status.code() == Code::Unimplemented;
-        let why = if is_old { "it has no such service: an older release" } else { status.message() };
+        let Err(status) = send_pages(&client, envoy, &mut pages).await;
+        let Refusal { why, pause } = Refusal::of(&status, envoy);
         // Once, and not at every try.
-        if why != last {
+        if why != *last {
             tracing::warn!(control_plane = peer, error = why, "activity is not reported");
-            why.clone_into(&mut last);
+            *last = why;
         }
-        sleep(if is_old { OLD_PEER_PAUSE } else { RECONNECT_PAUSE }).await;
+        sleep(pause).await;
     }
 }
 
 async fn send_pages(
     client: &ReportClient,
-    node: &str,
+    envoy: &ReportingEnvoy,
     pages: &mut watch::Receiver<Page>,
 ) -> Result<Infallible, Status> {
     // A gateway without pages has nothing to report.
     if pages.wait_for(Option::is_some).await.is_err() {
         std::future::pending::<()>().await;
     }
-    let mut stream = client.open(node).await?;
+    let mut stream = client.open_of(&envoy.node, envoy.gateway.as_deref()).await?;
     let mut since = None;
     loop {
         let page = pages.borrow_and_update().clone();

@@ -11,9 +11,10 @@ use portcullis_report::limits::{answered_number, lacks_parts, next_exchange, rep
 use portcullis_xds::ReportClient;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Code, Status};
 
+use super::refusal::{Refusal, ReportingEnvoy};
 use crate::agent::activity::{ActivityError, ActivitySource};
 
 /// The time that an answer may take at least and at most. A later one would be for a report that is not the newest any more.
@@ -24,10 +25,6 @@ const BYTES_PER_MILLISECOND: u64 = 1_024;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where the filter does not know the question: an older release.
 const OLD_FILTER_PAUSE: Duration = Duration::from_secs(60);
-/// The pause before another stream.
-const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
-/// The same at a control plane of an older release, which has no such service.
-const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
 
 /// The newest report; empty if there is none.
 pub(super) type UseReports = watch::Receiver<Bytes>;
@@ -163,31 +160,31 @@ async fn exchange(
     ExchangePace::answered(next_exchange(&parts).unwrap_or(PAUSE), took)
 }
 
-/// Sends every report on a connection for as long as it is polled. A failure concerns these reports alone.
+/// Sends every report on a connection for as long as it is polled. A failure concerns these reports alone. `last` is why they failed
+/// last, on this connection or one before it.
 pub(super) async fn exchange_on(
     channel: Channel,
-    node: &str,
-    mut reports: UseReports,
-    answers: PartsSender,
+    envoy: &ReportingEnvoy,
+    (mut reports, answers): (UseReports, PartsSender),
     peer: &str,
+    last: &mut String,
 ) -> Infallible {
     let client = ReportClient::new(channel);
-    let mut last = String::new();
     loop {
-        let Err(status) = send_reports(&client, node, &mut reports, &answers).await;
-        let is_old = status.code() == Code::Unimplemented;
+        let Err(status) = send_reports(&client, envoy, &mut reports, &answers).await;
+        let Refusal { why, pause } = Refusal::of(&status, envoy);
         // Once, and not at every try.
-        if status.message() != last {
-            tracing::warn!(control_plane = peer, error = status.message(), "the use of limits is not reported");
-            status.message().clone_into(&mut last);
+        if why != *last {
+            tracing::warn!(control_plane = peer, error = why, "the use of limits is not reported");
+            *last = why;
         }
-        sleep(if is_old { OLD_PEER_PAUSE } else { RECONNECT_PAUSE }).await;
+        sleep(pause).await;
     }
 }
 
 async fn send_reports(
     client: &ReportClient,
-    node: &str,
+    envoy: &ReportingEnvoy,
     reports: &mut UseReports,
     answers: &PartsSender,
 ) -> Result<Infallible, Status> {
@@ -195,7 +192,7 @@ async fn send_reports(
     if reports.wait_for(|report| !report.is_empty()).await.is_err() {
         std::future::pending::<()>().await;
     }
-    let mut stream = client.open(node).await?;
+    let mut stream = client.open_of(&envoy.node, envoy.gateway.as_deref()).await?;
     loop {
         let report = reports.borrow_and_update().clone();
         let parts = stream.divide(report).await?;

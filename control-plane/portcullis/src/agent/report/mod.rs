@@ -1,11 +1,13 @@
 //! Reports to the control planes: of endpoint health, from Envoy's statistics (how many endpoints are healthy, and which are not),
-//! and of the filter's activity, with the requests in flight at each server. Of an Envoy of a Gateway health alone.
+//! of the filter's activity, with the requests in flight at each server, and of the use of limits. Those of a Gateway's Envoy say which
+//! Gateway it is of.
 
 mod activity;
 mod clusters_page;
 mod in_flight;
 mod limits;
 mod network;
+mod refusal;
 mod send;
 mod statistics;
 
@@ -23,6 +25,7 @@ use tokio::time::sleep;
 
 pub(super) use self::limits::LimitsState;
 use self::network::Network;
+use self::refusal::ReportingEnvoy;
 use self::send::ControlPlane;
 use self::statistics::Servers;
 use super::activity::ActivitySource;
@@ -50,13 +53,8 @@ struct ReportInputs {
     heard: send::HeardChannel,
     /// When that changes.
     news: watch::Receiver<send::ByPeer>,
-    /// The filter's part; none of an Envoy of a Gateway.
-    filter: Option<FilterInputs>,
-}
-
-/// The inputs of the reports about the filter.
-#[derive(Clone)]
-struct FilterInputs {
+    /// The Envoy, in the reports about the filter.
+    envoy: ReportingEnvoy,
     /// The newest page of the filter's activity.
     pages: watch::Receiver<activity::Page>,
     /// The use of limits that gateways share, and the way back of their parts.
@@ -72,9 +70,8 @@ pub(super) fn start(admin: Admin, source: ActivitySource, limits: LimitsState, a
     let (page_sender, pages) = watch::channel(None);
     let (use_sender, uses) = watch::channel(Bytes::new());
     let (answer_sender, answers) = mpsc::channel(CONTROL_PLANES);
-    // Control planes take it from other Envoys alone.
-    let filter = arguments.gateway.is_none().then_some(FilterInputs { pages, limits: (uses, answer_sender) });
-    let reports = ReportInputs { found, heard, news, filter };
+    let envoy = ReportingEnvoy { node: arguments.node_id.clone(), gateway: arguments.gateway.clone() };
+    let reports = ReportInputs { found, heard, news, envoy, pages, limits: (uses, answer_sender) };
     tokio::spawn(limits::follow(source.clone(), use_sender, answers, limits));
     tokio::spawn(ask(admin, sender));
     tokio::spawn(activity::read(source, admin, page_sender));

@@ -26,7 +26,7 @@ use tonic::transport::Endpoint;
 use super::activity;
 use super::limits;
 use super::network::Network;
-use super::{FilterInputs, HealthReport, ReportInputs};
+use super::{HealthReport, ReportInputs};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -83,11 +83,18 @@ enum ReportError {
     Ended,
 }
 
+/// Why reports about the filter failed last, on whichever connection.
+#[derive(Default)]
+struct FilterFailures {
+    activity: String,
+    limits: String,
+}
+
 /// Sends every new report until there are no more.
 pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: ReportInputs) {
-    let mut last = String::new();
+    let (mut last, mut said) = (String::new(), FilterFailures::default());
     loop {
-        let Err(error) = stream_reports(&peer, &node, &mut reports).await else { return };
+        let Err(error) = stream_reports(&peer, &node, &mut reports, &mut said).await else { return };
         let why = chain(&error);
         // Once, and not at every try.
         if why != last {
@@ -103,16 +110,19 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut ReportInputs) -> Result<(), ReportError> {
+async fn stream_reports(
+    peer: &ControlPlane,
+    node: &Node,
+    reports: &mut ReportInputs,
+    said: &mut FilterFailures,
+) -> Result<(), ReportError> {
     let channel = peer.connect().await?;
-    let Some(FilterInputs { pages, limits: (uses, answers) }) = reports.filter.clone() else {
-        return stream_health(channel, peer, node, reports).await;
-    };
+    let ReportInputs { envoy, pages, limits, .. } = reports.clone();
     let name = peer.display();
     tokio::select! {
         ended = stream_health(channel.clone(), peer, node, reports) => ended,
-        never = activity::report_on(channel.clone(), &node.id, pages, &name) => match never {},
-        never = limits::exchange_on(channel, &node.id, uses, answers, &name) => match never {},
+        never = activity::report_on(channel.clone(), &envoy, pages, &name, &mut said.activity) => match never {},
+        never = limits::exchange_on(channel, &envoy, limits, &name, &mut said.limits) => match never {},
     }
 }
 

@@ -306,6 +306,10 @@ impl Fleet {
     /// # Errors
     /// It cannot be read.
     pub(crate) fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        // Rates of a cluster are sums over everything that reports, and a Gateway's Envoy may be a tenant's.
+        if report.gateway().is_some() {
+            return Ok(());
+        }
         // There is one instance id. A gateway that names one knows of several.
         if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
             return Ok(());

@@ -11,6 +11,7 @@ use portcullis_translate::{ResourceNames, cluster_word};
 use portcullis_xds::Membership;
 use serde_json::Value;
 
+use super::super::gateway_views::RequestedObjects;
 use crate::rule_text::rule_text;
 
 /// The parts of served objects that views of the fleet show. No key is among them.
@@ -24,6 +25,8 @@ pub(crate) struct ServedObjects {
     limited: Arc<BTreeSet<String>>,
     /// The owners of objects, if they are divided among instances.
     owners: Option<Arc<Settlement>>,
+    /// The objects to which the views of Gateways send requests.
+    at_gateways: Arc<RequestedObjects>,
 }
 
 /// Limits of one object of all gateways together.
@@ -88,6 +91,12 @@ impl ServedObjects {
         self
     }
 
+    /// The objects with these that Envoys of Gateways may report about from now on; without any they may report nothing.
+    pub(crate) fn requested_at(mut self, at_gateways: Arc<RequestedObjects>) -> Self {
+        self.at_gateways = at_gateways;
+        self
+    }
+
     /// The names of objects that an owner of `before` has no more; some of them may be gone.
     pub(super) fn passed_over_since<'a>(&'a self, before: &'a Self) -> BTreeSet<&'a str> {
         let is_same = match (&self.owners, &before.owners) {
@@ -119,17 +128,22 @@ impl ServedObjects {
     }
 
     /// Whether a gateway whose certificate says this may report about an object, and have a part of its limits: while an object passes
-    /// over, gateways of both owners. A process of this machine may report about all.
+    /// over, gateways of both owners; of an Envoy of a Gateway, as long as the Gateway's view sends requests there. A process of this
+    /// machine that belongs to no Gateway may report about all.
     pub(crate) fn may_report(&self, membership: &Membership, object: &str) -> bool {
         let is_holder = |is_one: &dyn Fn(&MemberHolder) -> bool| self.holders(object).into_iter().flatten().any(is_one);
         match membership {
             Membership::Local => true,
-            Membership::Bound(_) => false,
+            Membership::Bound(_) => membership.gateway().is_some_and(|gateway| self.is_requested(gateway, object)),
             Membership::Free => is_holder(&|holder| *holder == MemberHolder::Free),
             Membership::Instances(names) => {
                 is_holder(&|holder| holder.instance().is_some_and(|name| names.contains(name)))
             }
         }
+    }
+
+    fn is_requested(&self, gateway: &str, object: &str) -> bool {
+        self.at_gateways.get(gateway).is_some_and(|objects| objects.contains(object))
     }
 
     /// The name under which the cluster of a report counts: a gateway that does not have its configuration from a control plane knows
@@ -186,7 +200,7 @@ impl ServedObjectCache {
             }
         }
         let (by_name, limited) = (Arc::clone(&self.read), Arc::clone(&self.limited));
-        ServedObjects { instance: instance.to_owned(), by_name, limited, owners: None }
+        ServedObjects { instance: instance.to_owned(), by_name, limited, ..ServedObjects::default() }
     }
 
     fn take(&mut self, name: &str, document: Option<&Arc<Value>>) {

@@ -3,7 +3,8 @@ use portcullis_translate::type_urls;
 use portcullis_xds::{Endpoints, Resource, UnhealthyReason, UnhealthyServer, View};
 use proptest::prelude::*;
 
-use super::view_health::{LOOKED_UP, group_of};
+use super::super::gateway_views::group_of;
+use super::view_health::LOOKED_UP;
 use super::*;
 
 const START: Duration = Duration::from_secs(1_000);

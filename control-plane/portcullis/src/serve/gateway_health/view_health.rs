@@ -2,14 +2,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::status::GatewayHealth;
-use portcullis_api::upstream_key;
 use portcullis_attach::ObjectName;
-use portcullis_filter_config::{Pool, TCP_POOL, without_generation};
+use portcullis_filter_config::without_generation;
 use portcullis_translate::type_urls;
 use portcullis_xds::{Endpoints, Snapshot};
 
 use super::super::changed_keys::changed_keys;
 use super::super::endpoint_reports::health_of;
+use super::super::gateway_views::group_of;
 use super::HealthAtGateways;
 
 /// The group of all servers of an object.
@@ -106,18 +106,4 @@ thread_local! {
 fn objects_of(view: &Snapshot) -> BTreeSet<String> {
     let pools = view.names(type_urls::cluster()).map(without_generation);
     pools.filter_map(|pool| Some(group_of(pool)?.0)).collect()
-}
-
-/// The object of a pool, and the group of its servers; `None` of other pools: a Service is no object of ours, and nothing is known of its
-/// servers.
-pub(super) fn group_of(pool: &str) -> Option<(String, &str)> {
-    let mut parts = pool.splitn(4, '/').skip(1);
-    let (namespace, name, part) = (parts.next()?, parts.next()?, parts.next()?);
-    let (group, kind) = part.rsplit_once('.')?;
-    match namespace {
-        "-" if [Pool::Http2.as_str(), TCP_POOL].contains(&kind) => Some((name.to_owned(), group)),
-        "-" => None,
-        _ if kind == Pool::Http2.as_str() => Some((upstream_key(namespace, name), group)),
-        _ => None,
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`claim`]: which Gateway an Envoy belongs to, by its bootstrap and its certificate.
 //! - [`snapshots`]: what it is served; [`divided_gateways`]: by whose settings.
+//! - [`requested_objects`]: the objects that they may report about.
 //! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
 
 mod claim;
@@ -10,6 +11,7 @@ mod divided_gateways;
 mod ended_routes;
 mod envoys;
 mod progress;
+mod requested_objects;
 mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +31,7 @@ pub(super) use claim::{ClaimGuard, GatewayClaims, claimed};
 pub(super) use envoys::GatewayEnvoys;
 pub(super) use progress::ProgrammedState;
 use progress::programmed_states;
+pub(super) use requested_objects::{RequestedObjects, group_of};
 pub(super) use snapshots::GatewaySnapshots;
 
 /// The verdicts of the attach step, as far as they decide about what is served.

@@ -15,6 +15,7 @@ use super::super::xds_resources::{Retained, XdsResources};
 use super::cluster_route_namespaces::KnownNamespaces;
 use super::divided_gateways::{DividedGateways, DividedGroups};
 use super::ended_routes::EndedRoutes;
+use super::requested_objects::{KnownRequests, RequestedObjects};
 use super::{ClosedListeners, GatewayDemand, GatewayRefusals, gateway_of_view, gateway_view};
 
 /// How long Gateways without a past wait for the Services of the first verdicts: as long as objects do at a start.
@@ -30,6 +31,7 @@ pub(in super::super) struct GatewaySnapshots {
     refused: Arc<RefusedClusters>,
     closed: Arc<ClosedListeners>,
     closures: Arc<RouteClosures>,
+    requests: KnownRequests,
     /// The sources of Services' servers, and the demand that they are of, with whether servers may be at loopback.
     wants: (Option<(Arc<GatewayDemand>, bool)>, Wants),
     followed: Option<FollowedInputs>,
@@ -101,6 +103,11 @@ impl GatewaySnapshots {
     pub(in super::super) fn refusals(&self) -> GatewayRefusals {
         let (clusters, listeners) = (Arc::clone(&self.refused), Arc::clone(&self.closed));
         GatewayRefusals { clusters, listeners, routes: Arc::clone(&self.closures) }
+    }
+
+    /// The objects to which the views send requests, as of the last snapshots.
+    pub(in super::super) fn requested(&mut self) -> Arc<RequestedObjects> {
+        self.requests.follow(self.views.iter().map(|(gateway, view)| (gateway, view.resources.snapshot())))
     }
 
     /// The sources of Services' servers.

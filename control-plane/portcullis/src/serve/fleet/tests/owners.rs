@@ -1,5 +1,5 @@
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::status::{ConditionType, State};
@@ -147,6 +147,34 @@ fn objects_pass_over_when_an_owner_has_them_no_more() {
     assert_eq!(kept, [(0, 0), (0, 1), (1, 1), (2, 1), (2, 2), (3, 3)]);
     let gone = Arc::new(ServedObjects::default());
     assert_eq!(gone.passed_over_since(&states[0]), ["a"].into());
+}
+
+/// Another one's, or one that it had before, counts for it as little as for a stranger.
+#[test]
+fn envoy_of_a_gateway_reports_about_what_its_view_requests() {
+    let of = |names: &[&str]| Membership::Bound(names.iter().map(|name| (*name).to_owned()).collect());
+    let at = |gateway: &str, objects: &[&str]| {
+        (gateway.to_owned(), Arc::new(objects.iter().map(|name| (*name).to_owned()).collect()))
+    };
+    let served = |views: [(String, Arc<BTreeSet<String>>); 2]| {
+        divided(MemberHolder::Free, None).as_ref().clone().requested_at(Arc::new(views.into()))
+    };
+    let now = served([at("infra/edge", &["a"]), at("team/own", &["b"])]);
+    let ended = served([at("infra/edge", &[]), at("team/own", &["b"])]);
+    for (membership, expected) in [
+        (of(&["infra/edge"]), true),
+        (of(&["team/own"]), false),
+        (of(&["infra/edge", "team/own"]), false),
+        (of(&["infra/other"]), false),
+        (of(&[]), false),
+        (Membership::Free, true),
+        (Membership::Local, true),
+    ] {
+        assert_eq!(now.may_report(&membership, "a"), expected, "{membership:?}");
+        let is_bound = matches!(membership, Membership::Bound(_));
+        assert_eq!(ended.may_report(&membership, "a"), !is_bound, "{membership:?}");
+        assert!(!ServedObjects::default().may_report(&membership, "a") || !is_bound, "before objects are read");
+    }
 }
 
 /// The cost is that of what is remembered, however many objects pass over at once.
