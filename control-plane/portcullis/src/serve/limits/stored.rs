@@ -112,7 +112,7 @@ mod tests {
             "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": [schema]}},
         });
         let documents = BTreeMap::from([("c.example.com".to_owned(), Arc::new(document))]);
-        let (_sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
+        let (sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
         let address: StoreAddress = "redis://127.0.0.1:1".parse().unwrap();
         let owners = NodeOwners::default();
         let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned(), owners.clone());
@@ -128,6 +128,12 @@ mod tests {
         let uses: Vec<_> =
             exchanges.iter().flat_map(|one| one.uses.iter().map(|(schema, _)| schema.as_str())).collect();
         assert_eq!((exchanges.len(), uses), (1, vec!["few"]));
+        let edge = || Membership::Bound(["infra/edge".to_owned()].into());
+        assert!(division.exchanges(&edge(), &clusters).1.is_empty(), "no view of a Gateway has it");
+        let at_edge = BTreeMap::from([("infra/edge".to_owned(), Arc::new(["c.example.com".to_owned()].into()))]);
+        let at_edge = ServedObjectCache::default().read("lab", &documents).requested_at(Arc::new(at_edge));
+        sender.send_replace(Arc::new(at_edge));
+        assert_eq!(division.exchanges(&edge(), &clusters).0, [false, false, true, false]);
         let foreign = Membership::Instances(["a".to_owned()].into());
         let (known, exchanges) = division.exchanges(&foreign, &clusters);
         assert!(exchanges.is_empty() && !known.contains(&true), "the object is no instance's");
