@@ -50,8 +50,8 @@ impl Guest {
     }
 
     /// Notes what its processes claim and have, after an answer.
-    pub(crate) fn follow(&mut self, part: u32, strategy: GlobalStrategy) {
-        self.claims = self.pool.claimed(part, strategy);
+    pub(crate) fn follow(&mut self, idle: u32, strategy: GlobalStrategy) {
+        self.claims = self.pool.claimed(idle, strategy);
         self.granted =
             self.pool.holdings.iter().map(|(_, holding)| u64::from(holding.held)).fold(0, u64::saturating_add);
     }

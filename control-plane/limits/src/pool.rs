@@ -29,6 +29,8 @@ pub(crate) struct OwnerPool {
 pub(crate) struct PoolRoom {
     /// The units to divide, as if all parts could change at once.
     pub(crate) target: u32,
+    /// The units of which processes that want nothing have a small part.
+    pub(crate) idle: u32,
     /// Units that are not reserved for other owners.
     pub(crate) free: u64,
     pub(crate) rest: Rest,
@@ -69,7 +71,7 @@ impl OwnerPool {
     pub(crate) fn offer(&mut self, position: usize, room: PoolRoom, strategy: GlobalStrategy, now: Duration) -> u32 {
         // Each process has its turn if there are fewer units than processes.
         let first = turn(now).checked_rem(self.holdings.len()).unwrap_or_default();
-        let floor = self.floor(room.target, strategy);
+        let floor = self.floor(room.idle, strategy);
         let claims = UnitClaims { wanted: self.holdings.wanted(), floor, first };
         let units = claims.units_of(position, room.target, room.rest, &mut self.level);
         let free = room.free.saturating_sub(self.holdings.reserved_for_others(position));
@@ -94,8 +96,8 @@ impl OwnerPool {
     }
 
     /// All that the processes claim, of which no claim is less than its floor.
-    pub(crate) fn claimed(&self, target: u32, strategy: GlobalStrategy) -> u64 {
-        let floor = self.floor(target, strategy);
+    pub(crate) fn claimed(&self, idle: u32, strategy: GlobalStrategy) -> u64 {
+        let floor = self.floor(idle, strategy);
         self.holdings.wanted().iter().map(|wanted| u64::from(floor.max(*wanted))).fold(0, u64::saturating_add)
     }
 
@@ -104,9 +106,9 @@ impl OwnerPool {
         reserve(limit, parts).min(most.checked_div(self.processes().max(1)).unwrap_or_default())
     }
 
-    fn floor(&self, target: u32, strategy: GlobalStrategy) -> u32 {
+    fn floor(&self, idle: u32, strategy: GlobalStrategy) -> u32 {
         match strategy {
-            GlobalStrategy::Allocate => reserve(target.checked_div(self.processes()).unwrap_or_default(), FLOOR),
+            GlobalStrategy::Allocate => reserve(idle.checked_div(self.processes()).unwrap_or_default(), FLOOR),
             // A reserve is in each claim already.
             GlobalStrategy::Count => 0,
         }

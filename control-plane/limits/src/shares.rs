@@ -175,7 +175,7 @@ impl Shares {
                 GlobalStrategy::Allocate => Rest::Divided,
                 GlobalStrategy::Count => Rest::Kept,
             };
-            let room = PoolRoom { target, free: left(units.reserved), rest };
+            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest };
             self.fleet.offer(position, room, self.limit.strategy, now)
         };
         self.fleet.grant(position, quota, (held, used), (now, is_learning))
@@ -245,11 +245,13 @@ impl Shares {
         let free = left.min(u64::from(parts.all).saturating_sub(others)).min(part.into());
         // Without the fleet the part is there for whatever comes; beside it the fleet has what the guest does not claim.
         let rest = if has_fleet || strategy == GlobalStrategy::Count { Rest::Kept } else { Rest::Divided };
+        // Of a part of one unit an idle guest keeps none: the fleet would lack it.
+        let idle = if has_fleet { part.checked_div(2).unwrap_or_default() } else { part };
         let guest = self.guests.get_mut(name)?;
         let claim = match strategy {
             GlobalStrategy::Allocate => used.wanted.saturating_add(reserve(used.wanted, 4)),
             GlobalStrategy::Count => {
-                let reserve = guest.pool.reserve_of_each(part, 50, part.div_ceil(2));
+                let reserve = guest.pool.reserve_of_each(part, 50, idle.min(part.div_ceil(2)));
                 used.wanted.max(used.used.saturating_add(reserve))
             }
         };
@@ -262,12 +264,12 @@ impl Shares {
         };
         let belief = Belief { held: believed, used: believed };
         let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
-        let room = PoolRoom { target: part, free, rest };
+        let room = PoolRoom { target: part, idle, free, rest };
         let quota = if is_learning { held } else { guest.pool.offer(position, room, strategy, now) };
         let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { held: quota, ..known });
-        guest.follow(part, strategy);
+        guest.follow(idle, strategy);
         if !is_learning {
             guest.follow_excess(parts.least, now);
         }

@@ -89,9 +89,32 @@ fn guest_gets_back_from_the_fleet_its_part() {
     assert_eq!(nodes.wants("a/0", 80, 13.1), Some(50));
     nodes.wants("a/0", 0, 14.2);
     assert_eq!(nodes.wants("fleet-0", 100, 14.3), Some(50), "it has not given back yet");
-    assert_eq!(nodes.wants("a/0", 0, 15.0), Some(2), "a small part to begin with");
+    assert_eq!(nodes.wants("a/0", 0, 15.0), Some(1), "a small part to begin with");
     nodes.wants("a/0", 0, 15.3);
-    assert_eq!(nodes.wants("fleet-0", 100, 15.4), Some(98), "and all of the rest is in use");
+    assert_eq!(nodes.wants("fleet-0", 100, 15.4), Some(99), "and all of the rest is in use");
+}
+
+#[test]
+fn idle_guest_takes_nothing_of_a_small_limit() {
+    for (strategy, max) in
+        [GlobalStrategy::Allocate, GlobalStrategy::Count].into_iter().flat_map(|one| [(one, 1), (one, 2)])
+    {
+        let mut nodes = Nodes::new(FlowControlLimit::MaxRequestsInflight(max), strategy);
+        for second in 10..60 {
+            nodes.wants("a/0", 0, f64::from(second));
+            nodes.wants("fleet-0", 10, f64::from(second) + 0.1);
+            assert!(second < 14 || nodes.sum("fleet") == max, "{strategy:?} {max}: {:?}", nodes.parts);
+        }
+        // One that asks has its turns.
+        let mut turns = 0;
+        for second in 60..120 {
+            nodes.wants("a/0", 10, f64::from(second));
+            nodes.wants("fleet-0", 10, f64::from(second) + 0.1);
+            assert!(nodes.sum("") <= max);
+            turns += nodes.sum("a/");
+        }
+        assert!((20..=60).contains(&turns), "{strategy:?} {max}: {turns} of 60 seconds");
+    }
 }
 
 #[test]
