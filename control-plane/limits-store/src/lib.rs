@@ -22,4 +22,5 @@ mod store;
 pub use address::{AddressError, StoreAddress};
 pub use client::StoreFiles;
 pub use error::StoreError;
+pub use portcullis_limits::NodeOwners;
 pub use store::{ClusterExchange, LimitStore, ProcessReport, StoreStatistics};

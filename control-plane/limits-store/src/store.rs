@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
-use portcullis_limits::{LimitAnswer, Limiter};
+use portcullis_limits::{LimitAnswer, Limiter, NodeOwners};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -96,17 +96,18 @@ pub struct LimitStore {
 }
 
 impl LimitStore {
-    /// Starts the task. `prefix` begins each key.
+    /// Starts the task. `prefix` begins each key; `owners` are the same in all control planes of the store.
     ///
     /// # Panics
     /// Outside of a runtime of tokio.
-    pub fn start(address: StoreAddress, files: StoreFiles, prefix: String) -> Self {
+    pub fn start(address: StoreAddress, files: StoreFiles, prefix: String, owners: NodeOwners) -> Self {
         let (reports, waiting) = mpsc::channel(WAITING);
         let statistics = Arc::new(StoreStatistics::default());
         let rounds = Rounds {
             address,
             files,
             prefix,
+            owners,
             connection: None,
             clock: StoreClock::default(),
             tried: None,
@@ -144,6 +145,7 @@ struct Rounds {
     address: StoreAddress,
     files: StoreFiles,
     prefix: String,
+    owners: NodeOwners,
     connection: Option<StoreConnection>,
     clock: StoreClock,
     /// The last attempt to connect.
@@ -264,8 +266,9 @@ impl Rounds {
             let loaded = connection.load(&keys, &mut self.clock).await?;
             let mut changes = Vec::with_capacity(pending.len());
             for (((name, places), key), stored) in pending.iter().zip(keys).zip(&loaded.all) {
-                let read = stored.state.as_ref().and_then(|state| Limiter::read(name, state, loaded.time));
-                let mut limiter = read.unwrap_or_default();
+                let owners = &self.owners;
+                let read = stored.state.as_ref().and_then(|state| Limiter::read(name, state, owners, loaded.time));
+                let mut limiter = read.unwrap_or_else(|| Limiter::of_owners(owners.clone()));
                 for (report, place) in places {
                     let (Some(one), Some(answer)) = (reports.get(*report), answers.get_mut(*report)) else { continue };
                     exchange(&mut limiter, one, *place, answer, loaded.time);

@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
+use portcullis_filter_config::limits::LEASE;
+
 use crate::holder::HolderId;
+
+/// The time after an answer at which its lease has ended, with a gateway's clock that is at most two percent slow, and a limiter's that is
+/// at most two percent fast.
+pub const RESERVED_FOR: Duration = Duration::from_millis(3_123);
+const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 102);
 
 /// The part of one process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,10 +22,18 @@ pub(crate) struct Holding {
     /// Its first report and its last one.
     pub(crate) first: Duration,
     pub(crate) last: Duration,
-    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket.
+    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket. Of a guest's process
+    /// the part by its last answer.
     pub(crate) number: u64,
     pub(crate) held: u32,
     pub(crate) tokens: u32,
+}
+
+impl Holding {
+    /// Whether its lease may last.
+    pub(crate) fn is_live(&self, now: Duration) -> bool {
+        now < self.last.saturating_add(RESERVED_FOR)
+    }
 }
 
 /// The parts in the order of their processes. The numbers of all of them that a report needs are next to each other, or added up.
@@ -64,6 +79,11 @@ impl Holdings {
     /// Units that each has use for.
     pub(crate) fn wanted(&self) -> &[u32] {
         &self.wanted
+    }
+
+    /// Units that are reserved for all processes.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
     }
 
     /// Units that are reserved for all processes but one.

@@ -30,15 +30,25 @@ impl Issue {
         Self { level, at: Duration::from_nanos(at) }
     }
 
+    /// The tokens that there are.
+    pub(crate) fn available(&self, qps: u32, burst: u32, now: Duration) -> u32 {
+        let tokens = self.refilled(qps, burst, now).checked_div(TOKEN).unwrap_or_default();
+        u32::try_from(tokens).unwrap_or(u32::MAX)
+    }
+
     /// Takes up to that many tokens; returns how many there were.
     pub(crate) fn take(&mut self, wanted: u32, qps: u32, burst: u32, now: Duration) -> u32 {
-        let nanoseconds = u64::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(u64::MAX);
-        let full = u64::from(burst).saturating_mul(TOKEN);
-        self.level = self.level.saturating_add(nanoseconds.saturating_mul(u64::from(qps))).min(full);
+        self.level = self.refilled(qps, burst, now);
         self.at = self.at.max(now);
         let taken = u64::from(wanted).min(self.level.checked_div(TOKEN).unwrap_or_default());
         self.level = self.level.saturating_sub(taken.saturating_mul(TOKEN));
         u32::try_from(taken).unwrap_or(u32::MAX)
+    }
+
+    fn refilled(&self, qps: u32, burst: u32, now: Duration) -> u64 {
+        let nanoseconds = u64::try_from(now.saturating_sub(self.at).as_nanos()).unwrap_or(u64::MAX);
+        let full = u64::from(burst).saturating_mul(TOKEN);
+        self.level.saturating_add(nanoseconds.saturating_mul(u64::from(qps))).min(full)
     }
 }
 
@@ -53,6 +63,7 @@ mod tests {
         let rows =
             [(10, 5, 0), (11, 5, 3), (11, 5, 0), (12, 2, 2), (13, 9, 4), (1_000, 100, 7), (1_000, 1, 0), (999, 1, 0)];
         for (at, wanted, taken) in rows {
+            assert_eq!(issue.available(3, 7, seconds(at)).min(wanted), taken, "{wanted} at {at} s");
             assert_eq!(issue.take(wanted, 3, 7, seconds(at)), taken, "{wanted} at {at} s");
         }
         let mut issue = Issue::new(seconds(0));

@@ -7,24 +7,31 @@
 //! that they have, and grants nothing else, until every lease of an earlier one has ended.
 //!
 //! - [`limiter`]: all limits, and the processes that report. Start here.
-//! - `shares`: one limit. `holdings`: the part of each process. `division`: the parts by what each one wants. `issue`: tokens of a
-//!   rate that is counted. `spare`: tokens that move between gateways.
-//! - `state`: the limits of a cluster written down, for another process to go on with.
+//! - `shares`: one limit. `guests`: the parts of owners whose reports may be lies. `pool`: the processes of one owner. `holdings`: the
+//!   part of each process. `division`: the parts by what each one wants. `issue`: tokens of a rate that is counted. `spare`: tokens
+//!   that move between gateways.
+//! - `state`, `shares_state`: the limits of a cluster written down, for another process to go on with.
 //!
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
 
 mod division;
+mod guests;
 mod holder;
 mod holdings;
 mod issue;
 mod limiter;
 mod message;
+mod owners;
+mod pool;
 mod shares;
+mod shares_state;
 mod spare;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use holder::Holder;
+pub use holdings::RESERVED_FOR;
 pub use limiter::{HolderRefusal, Limiter};
-pub use shares::{LimitAnswer, RESERVED_FOR};
+pub use owners::NodeOwners;
+pub use shares::LimitAnswer;

@@ -7,9 +7,11 @@ use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
 
 use crate::holder::{Holder, HolderId};
-use crate::shares::{LimitAnswer, RESERVED_FOR, Shares};
+use crate::holdings::RESERVED_FOR;
+use crate::owners::{GuestName, MAX_GUESTS, MAX_HOLDERS_OF_GUEST, NodeOwners};
+use crate::shares::{LimitAnswer, Shares};
 
-/// Most processes at a time.
+/// Most processes of the fleet at a time.
 const MAX_HOLDERS: usize = 4_096;
 /// Most processes of one node at a time: the present one, and those that it ran before within [`RESERVED_FOR`].
 const MAX_HOLDERS_OF_NODE: usize = 4;
@@ -20,7 +22,8 @@ pub enum HolderRefusal {
     /// A newer report of the process came before. No fault: the newer one is answered.
     #[error("a newer report of the process was answered")]
     Old,
-    /// The node or the fleet has too many processes. The node's fault; to be tried again after [`RESERVED_FOR`].
+    /// The node or its owner has too many processes, or there are too many owners. The fault of these; to be tried again after
+    /// [`RESERVED_FOR`].
     #[error("too many processes report parts of limits")]
     TooMany,
 }
@@ -33,8 +36,13 @@ pub struct Limiter {
     pub(crate) clusters: HashMap<String, HashMap<String, Shares>>,
     /// By node and number of the process.
     pub(crate) holders: BTreeMap<String, Vec<Process>>,
-    pub(crate) count: usize,
+    owners: NodeOwners,
+    /// The processes that belong to guests, and the number of them by guest.
+    pub(crate) guests: BTreeMap<HolderId, GuestName>,
+    of_guests: BTreeMap<GuestName, usize>,
     pub(crate) next: u64,
+    /// The number of all processes.
+    count: usize,
     pub(crate) swept: Duration,
 }
 
@@ -50,9 +58,14 @@ pub(crate) struct Process {
 }
 
 impl Limiter {
-    /// A limiter without limits.
+    /// A limiter without limits, of processes that all belong to the fleet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A limiter without limits, of processes with these owners.
+    pub fn of_owners(owners: NodeOwners) -> Self {
+        Self { owners, ..Self::default() }
     }
 
     /// Takes the limits of all objects: by the name under which a cluster counts, then by schema. Limits that stay keep their
@@ -94,14 +107,36 @@ impl Limiter {
             return Ok(Holder { id: holder.id, number });
         }
         let of_node = self.holders.get(node).map_or(0, Vec::len);
-        if of_node >= MAX_HOLDERS_OF_NODE || self.count >= MAX_HOLDERS {
+        if of_node >= MAX_HOLDERS_OF_NODE || !self.has_room(self.owners.guest_of(node).as_deref()) {
             return Err(HolderRefusal::TooMany);
         }
         let id = HolderId(self.next);
         self.next = self.next.saturating_add(1);
-        self.count = self.count.saturating_add(1);
-        self.holders.entry(node.to_owned()).or_default().push(Process { process, id, number, last: now });
+        self.add(node.to_owned(), Process { process, id, number, last: now });
         Ok(Holder { id, number })
+    }
+
+    /// Whether this owner may have one more process. No number of guests takes a place of the fleet's.
+    fn has_room(&self, guest: Option<&str>) -> bool {
+        match guest {
+            None => self.count.saturating_sub(self.guests.len()) < MAX_HOLDERS,
+            Some(guest) => match self.of_guests.get(guest) {
+                Some(count) => *count < MAX_HOLDERS_OF_GUEST,
+                None => self.of_guests.len() < MAX_GUESTS,
+            },
+        }
+    }
+
+    pub(crate) fn add(&mut self, node: String, process: Process) {
+        if let Some(guest) = self.owners.guest_of(&node) {
+            let known = self.of_guests.get_key_value(guest.as_str()).map(|(name, _)| name.clone());
+            let name = known.unwrap_or_else(|| guest.into());
+            let count = self.of_guests.entry(name.clone()).or_default();
+            *count = count.saturating_add(1);
+            self.guests.insert(process.id, name);
+        }
+        self.count = self.count.saturating_add(1);
+        self.holders.entry(node).or_default().push(process);
     }
 
     /// Whether no newer report of the process has come since that one, and this limiter knows it. To be asked again before
@@ -121,7 +156,7 @@ impl Limiter {
         now: Duration,
     ) -> Option<LimitAnswer> {
         let shares = self.clusters.get_mut(cluster)?.get_mut(schema)?;
-        Some(shares.exchange(holder, used, now))
+        Some(shares.exchange(holder, self.guests.get(&holder.id), used, now))
     }
 
     /// Gives back what processes have left behind; looks at all of them at most twice a second.
@@ -130,11 +165,23 @@ impl Limiter {
             return;
         }
         self.swept = now;
+        let guests = &mut self.guests;
         self.holders.retain(|_, all| {
-            all.retain(|holder| now < holder.last.saturating_add(RESERVED_FOR));
+            all.retain(|holder| {
+                let is_kept = now < holder.last.saturating_add(RESERVED_FOR);
+                if !is_kept {
+                    guests.remove(&holder.id);
+                }
+                is_kept
+            });
             !all.is_empty()
         });
         self.count = self.holders.values().map(Vec::len).sum();
+        self.of_guests.clear();
+        for name in self.guests.values() {
+            let count = self.of_guests.entry(name.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
         self.clusters.values_mut().flat_map(HashMap::values_mut).for_each(|shares| shares.sweep(now));
     }
 }

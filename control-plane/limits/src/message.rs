@@ -55,6 +55,28 @@ pub(crate) struct SharesState {
     pub(crate) spare_level: u64,
     #[prost(uint64, tag = "8")]
     pub(crate) spare_at: u64,
+    /// Releases without guests leave these out.
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) guests: Vec<GuestState>,
+    #[prost(uint64, tag = "10")]
+    pub(crate) fleet_until: u64,
+}
+
+/// A guest's numbers beside the holdings of its processes.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GuestState {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) claims: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) issue_level: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) issue_at: u64,
+    #[prost(uint64, optional, tag = "5")]
+    pub(crate) excess_until: Option<u64>,
+    #[prost(uint64, tag = "6")]
+    pub(crate) granted: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -2,31 +2,24 @@
 
 use std::time::Duration;
 
-use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
+use portcullis_filter_config::limits::{LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
-use crate::division::{Rest, UnitClaims};
+use crate::division::Rest;
+use crate::guests::Guests;
 use crate::holder::{Holder, HolderId};
-use crate::holdings::{Holding, Holdings};
+use crate::holdings::{Holding, RESERVED_FOR};
 use crate::issue::Issue;
-use crate::message::{HoldingState, LimitState, SharesState, nanoseconds};
+use crate::owners::GuestName;
+use crate::pool::{Belief, OwnerPool, PoolRoom, reserve};
 use crate::spare::SpareTokens;
 
-/// The time after an answer at which its lease has ended, with a gateway's clock that is at most two percent slow, and a limiter's that is
-/// at most two percent fast.
-pub const RESERVED_FOR: Duration = Duration::from_millis(3_123);
-const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 102);
-
-/// The time for which a process is taken to want what it wanted at most.
-const PEAK: Duration = Duration::from_secs(1);
 /// The pause until a process reports again: if its part is allocated, if it has less than it wants, and if it is counted.
 const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
 const COUNT_PAUSE: Duration = Duration::from_millis(100);
-/// The time after which units that cannot be halved go to other processes.
-const TURN_SECONDS: u64 = 10;
-/// A process that wants nothing gets at least this part of what it would get if all wanted the same, to begin with.
-const FLOOR: u32 = 20;
+/// The time for which the fleet has its half without a report: its processes may come to a control plane later than those of guests.
+const FLEET_RETURNS: Duration = Duration::from_secs(60);
 
 /// The answer about one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +33,18 @@ pub struct LimitAnswer {
 /// One limit.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    limit: GlobalLimit,
+    pub(crate) limit: GlobalLimit,
     /// Until then there may be leases of another limiter, which this one does not know.
-    learns_until: Duration,
-    holdings: Holdings,
-    /// The level at which claims were capped the last time.
-    level: u32,
-    issue: Issue,
+    pub(crate) learns_until: Duration,
+    /// The processes that belong to no guest.
+    pub(crate) fleet: OwnerPool,
+    /// Until then the fleet has its half, whether it reports or not.
+    pub(crate) fleet_until: Duration,
+    pub(crate) guests: Guests,
+    pub(crate) issue: Issue,
     /// Until then there may be leases that make tokens by themselves.
-    issues_from: Duration,
-    spare: SpareTokens,
+    pub(crate) issues_from: Duration,
+    pub(crate) spare: SpareTokens,
 }
 
 impl Shares {
@@ -58,8 +53,9 @@ impl Shares {
         Self {
             limit,
             learns_until,
-            holdings: Holdings::default(),
-            level: 0,
+            fleet: OwnerPool::default(),
+            fleet_until: now.saturating_add(FLEET_RETURNS),
+            guests: Guests::default(),
             issue: Issue::new(now),
             issues_from: now,
             spare: SpareTokens::default(),
@@ -79,53 +75,64 @@ impl Shares {
 
     /// Whether no process has a part of it, and no other limiter has given one away.
     pub(crate) fn has_ended(&self, now: Duration) -> bool {
-        let is_held = |holding: &Holding| now < holding.last.saturating_add(RESERVED_FOR);
-        now >= self.learns_until.max(self.issues_from) && !self.holdings.iter().any(|(_, holding)| is_held(holding))
+        let mut holdings = self.fleet.holdings.iter().map(|(_, holding)| holding).chain(self.guests.holdings());
+        now >= self.learns_until.max(self.issues_from) && !holdings.any(|holding| holding.is_live(now))
     }
 
     /// Gives back the parts whose leases have ended.
     pub(crate) fn sweep(&mut self, now: Duration) {
-        self.holdings.retain(|holding| now < holding.last.saturating_add(RESERVED_FOR));
+        self.fleet.holdings.retain(|holding| holding.is_live(now));
+        self.guests.retain(|holding| holding.is_live(now));
     }
 
-    /// Takes the report of a process, and gives it its part from now on.
-    pub(crate) fn exchange(&mut self, of: Holder, used: PartUse, now: Duration) -> LimitAnswer {
+    /// Takes the report of a process, and gives it its part from now on. `guest` is its owner, `None` for one of the fleet.
+    pub(crate) fn exchange(
+        &mut self,
+        of: Holder,
+        guest: Option<&GuestName>,
+        used: PartUse,
+        now: Duration,
+    ) -> LimitAnswer {
+        match guest {
+            None => {
+                self.fleet_until = self.fleet_until.max(now.saturating_add(FLEET_RETURNS));
+                self.exchange_of_fleet(of, used, now)
+            }
+            Some(guest) => self.exchange_of_guest(of, guest, used, now),
+        }
+    }
+
+    fn exchange_of_fleet(&mut self, of: Holder, used: PartUse, now: Duration) -> LimitAnswer {
         match (self.limit.limit, self.limit.strategy) {
             (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
                 let claim = match strategy {
                     GlobalStrategy::Allocate => used.wanted,
                     GlobalStrategy::Count => {
-                        let reserve = self.reserve_of_each(max, 50, max.div_ceil(2));
+                        let reserve = self.fleet.reserve_of_each(max, 50, max.div_ceil(2));
                         used.wanted.max(used.used.saturating_add(reserve))
                     }
                 };
-                let position = self.holdings.position(of.id, now);
+                let position = self.fleet.holdings.position(of.id, now);
                 let quota = self.divide(position, PartUse { wanted: claim, ..used }, max, now);
                 let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
-                LimitAnswer {
-                    part,
-                    next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
-                }
+                LimitAnswer { part, next: self.pause(quota, used) }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
-                let position = self.holdings.position(of.id, now);
-                let (lost, reserved) = lost_tokens(self.holdings.get(position), of.number, used);
+                let position = self.fleet.holdings.position(of.id, now);
+                let (lost, reserved) = lost_tokens(self.fleet.holdings.get(position), of.number, used);
                 self.spare.add(lost.min(share(burst, reserved, qps)), qps, burst, now);
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
                 let quota = self.divide(position, PartUse { used: 0, ..used }, qps, now);
-                let reported =
-                    Holding { number: of.number, held: used.held, tokens: used.used, ..self.holdings.get(position) };
-                self.holdings.set(position, reported);
+                let known = self.fleet.holdings.get(position);
+                let reported = Holding { number: of.number, held: used.held, tokens: used.used, ..known };
+                self.fleet.holdings.set(position, reported);
                 let (burst_of_all, spare) = (burst, &mut self.spare);
                 let part = quota.map(|quota| {
                     let burst = share(burst_of_all, quota, qps);
                     let room = if quota > used.held { burst.saturating_sub(used.used) } else { 0 };
                     LimitPart { quota, burst, tokens: spare.take(room, qps, burst_of_all, now) }
                 });
-                LimitAnswer {
-                    part,
-                    next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
-                }
+                LimitAnswer { part, next: self.pause(quota, used) }
             }
             // Leases that make tokens by themselves may be of an earlier limiter.
             (FlowControlLimit::TokenBucket { .. }, GlobalStrategy::Count)
@@ -139,9 +146,12 @@ impl Shares {
                 LimitAnswer { part: None, next: SHORT_PAUSE }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
-                let ahead = self.ahead(of.id, used.wanted, now);
-                let ahead = ahead.max(self.reserve_of_each(qps, 20, burst)).max(qps.min(1)).min(burst);
-                let tokens = self.issue.take(ahead.saturating_sub(used.used), qps, burst, now);
+                let ahead = ahead(&mut self.fleet, of.id, used.wanted, now);
+                let ahead = ahead.max(self.fleet.reserve_of_each(qps, 20, burst)).max(qps.min(1)).min(burst);
+                let [rates, bursts] = [qps, burst].map(|total| self.guests.parts(total, true, now));
+                let missing = self.guests.missing_tokens(rates, bursts, now);
+                let left = self.issue.available(qps, burst, now).saturating_sub(missing);
+                let tokens = self.issue.take(ahead.saturating_sub(used.used).min(left), qps, burst, now);
                 LimitAnswer { part: Some(LimitPart { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
             }
             // The gateway has another edition of the object.
@@ -149,134 +159,159 @@ impl Shares {
         }
     }
 
-    /// Tokens that a process will use until its report after the next one, if they come as they did the last time.
-    fn ahead(&mut self, holder: HolderId, wanted: u32, now: Duration) -> u32 {
-        let position = self.holdings.position(holder, now);
-        let holding = self.holdings.get(position);
-        let passed = now.saturating_sub(holding.last).clamp(COUNT_PAUSE, PAUSE);
-        self.holdings.set(position, Holding { last: now, ..holding });
-        let milliseconds = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
-        share(wanted, milliseconds.saturating_mul(2), 1_000)
-    }
-
-    pub(crate) fn write(&self) -> SharesState {
-        let is_counted = self.limit.strategy == GlobalStrategy::Count;
-        let limit = match self.limit.limit {
-            FlowControlLimit::MaxRequestsInflight(units) => LimitState { is_counted, is_rate: false, units, burst: 0 },
-            FlowControlLimit::TokenBucket { qps, burst } => LimitState { is_counted, is_rate: true, units: qps, burst },
-        };
-        let holdings = self.holdings.iter().map(|(holder, holding)| HoldingState {
-            holder: holder.0,
-            reserved: holding.reserved,
-            wanted: holding.wanted,
-            wanted_at: nanoseconds(holding.wanted_at),
-            first: nanoseconds(holding.first),
-            last: nanoseconds(holding.last),
-            number: holding.number,
-            held: holding.held,
-            tokens: holding.tokens,
-        });
-        let (issue_level, issue_at) = self.issue.write();
-        let (spare_level, spare_at) = self.spare.write();
-        SharesState {
-            limit,
-            learns_until: nanoseconds(self.learns_until),
-            issues_from: nanoseconds(self.issues_from),
-            issue_level,
-            issue_at,
-            holdings: holdings.collect(),
-            spare_level,
-            spare_at,
-        }
-    }
-
-    pub(crate) fn read(state: &SharesState) -> Self {
-        let LimitState { is_counted, is_rate, units, burst } = state.limit;
-        let strategy = if is_counted { GlobalStrategy::Count } else { GlobalStrategy::Allocate };
-        let limit = match is_rate {
-            true => FlowControlLimit::TokenBucket { qps: units, burst },
-            false => FlowControlLimit::MaxRequestsInflight(units),
-        };
-        let holdings = state.holdings.iter().map(|one| {
-            let holding = Holding {
-                reserved: one.reserved,
-                wanted: one.wanted,
-                wanted_at: Duration::from_nanos(one.wanted_at),
-                first: Duration::from_nanos(one.first),
-                last: Duration::from_nanos(one.last),
-                number: one.number,
-                held: one.held,
-                tokens: one.tokens,
+    /// The units of a process of the fleet from now on, out of `total`.
+    fn divide(&mut self, position: usize, used: PartUse, total: u32, now: Duration) -> Option<u32> {
+        let is_learning = now < self.learns_until;
+        // A process that says to have more than it ever got is not believed, but where this limiter cannot know.
+        let held = if is_learning { total } else { self.fleet.holdings.get(position).reserved };
+        let held = self.fleet.note(position, used, Belief { held, used: u32::MAX }, now);
+        let quota = if is_learning {
+            held
+        } else {
+            let units = self.guests.units(self.guests.parts(total, true, now), now);
+            let left = |units: u64| u64::from(total).saturating_sub(units);
+            let target = u32::try_from(left(units.claimed)).unwrap_or(u32::MAX);
+            let rest = match self.limit.strategy {
+                GlobalStrategy::Allocate => Rest::Divided,
+                GlobalStrategy::Count => Rest::Kept,
             };
-            (HolderId(one.holder), holding)
-        });
-        Self {
-            limit: GlobalLimit { limit, strategy },
-            learns_until: Duration::from_nanos(state.learns_until),
-            holdings: holdings.collect(),
-            level: 0,
-            issue: Issue::read(state.issue_level, state.issue_at),
-            issues_from: Duration::from_nanos(state.issues_from),
-            spare: SpareTokens::read(state.spare_level, state.spare_at),
-        }
+            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest };
+            self.fleet.offer(position, room, self.limit.strategy, now)
+        };
+        self.fleet.grant(position, quota, (held, used), (now, is_learning))
     }
 
-    fn pause(&self, is_short: bool) -> Duration {
+    /// Whether the fleet has its half of the limit.
+    fn has_fleet(&self, now: Duration) -> bool {
+        now < self.fleet_until || self.fleet.holdings.len() > 0
+    }
+
+    /// The pause after an answer with this quota.
+    fn pause(&self, quota: Option<u32>, used: PartUse) -> Duration {
+        let is_short = quota.is_none_or(|quota| quota < used.wanted || quota < used.held);
         match self.limit.strategy {
             GlobalStrategy::Count => COUNT_PAUSE,
             GlobalStrategy::Allocate if is_short => SHORT_PAUSE,
             GlobalStrategy::Allocate => PAUSE,
         }
     }
+}
 
-    /// The units of a process from now on, out of `total`.
-    fn divide(&mut self, position: usize, used: PartUse, total: u32, now: Duration) -> Option<u32> {
-        let is_learning = now < self.learns_until;
-        let mut holding = self.holdings.get(position);
-        // A process that says to have more than it ever got is not believed, but where this limiter cannot know.
-        let held = if is_learning { used.held.min(total) } else { used.held.min(holding.reserved) };
-        if used.wanted >= holding.wanted || now >= holding.wanted_at.saturating_add(PEAK) {
-            (holding.wanted, holding.wanted_at) = (used.wanted, now);
+/// Reports of guests.
+impl Shares {
+    fn exchange_of_guest(&mut self, of: Holder, name: &GuestName, used: PartUse, now: Duration) -> LimitAnswer {
+        match (self.limit.limit, self.limit.strategy) {
+            (FlowControlLimit::MaxRequestsInflight(max), _) if !used.is_rate => {
+                let quota = self.divide_for_guest(of.id, name, used, max, now);
+                let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
+                LimitAnswer { part, next: self.pause(quota, used) }
+            }
+            // Tokens that buckets lose stay in the fleet: a guest could say that it lost some.
+            (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
+                let quota = self.divide_for_guest(of.id, name, PartUse { used: 0, ..used }, qps, now);
+                let part = quota.map(|quota| LimitPart { quota, burst: share(burst, quota, qps), tokens: 0 });
+                LimitAnswer { part, next: self.pause(quota, used) }
+            }
+            // The guest alone waits for its own leases: it could stop the tokens of all otherwise.
+            (FlowControlLimit::TokenBucket { .. }, GlobalStrategy::Count)
+                if now < self.issues_from || (now < self.learns_until && used.held > 0) =>
+            {
+                LimitAnswer { part: None, next: SHORT_PAUSE }
+            }
+            (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
+                let part = self.issue_to_guest(of.id, name, used, (qps, burst), now);
+                LimitAnswer { part, next: COUNT_PAUSE }
+            }
+            _ => LimitAnswer { part: None, next: PAUSE },
         }
-        holding.last = now;
-        // The requests that run are as true as the part: they go on whatever it is.
-        holding.reserved = held.max(used.used);
-        self.holdings.set(position, holding);
-        let quota = if is_learning { held } else { self.offer(position, total, now) };
-        self.holdings.set(position, Holding { reserved: holding.reserved.max(quota), ..holding });
-        // A process that joins has no part before the others have given some back.
-        let is_joining = quota == 0 && now < holding.first.saturating_add(RESERVED_FOR);
-        // One that has a part of 0 keeps that: it would go by its local limit otherwise.
-        let keeps_none = used.is_leased && used.held == 0;
-        (held > 0 || keeps_none || !(is_learning || is_joining)).then_some(quota)
     }
 
-    /// The units of a process if all parts could change at once, as far as no other process has them. Some looks at what all want:
-    /// with many processes these are the cost of a report.
-    fn offer(&mut self, position: usize, total: u32, now: Duration) -> u32 {
-        let even = total.checked_div(self.processes()).unwrap_or_default();
-        let (floor, rest) = match self.limit.strategy {
-            GlobalStrategy::Allocate => (reserve(even, FLOOR), Rest::Divided),
-            // A reserve is in each claim already.
-            GlobalStrategy::Count => (0, Rest::Kept),
+    /// The units of a guest's process from now on, out of its guest's part of `total`.
+    fn divide_for_guest(
+        &mut self,
+        of: HolderId,
+        name: &GuestName,
+        used: PartUse,
+        total: u32,
+        now: Duration,
+    ) -> Option<u32> {
+        let (is_learning, has_fleet) = (now < self.learns_until, self.has_fleet(now));
+        let strategy = self.limit.strategy;
+        let rank = self.guests.rank(name, now, is_learning);
+        let parts = self.guests.parts(total, has_fleet, now);
+        let others = self.guests.reserved_for_others(name, parts, now);
+        let part = parts.of(rank);
+        let left = u64::from(total).saturating_sub(self.fleet.holdings.reserved()).saturating_sub(others);
+        let free = left.min(u64::from(parts.all).saturating_sub(others)).min(part.into());
+        // Without the fleet the part is there for whatever comes; beside it the fleet has what the guest does not claim.
+        let rest = if has_fleet || strategy == GlobalStrategy::Count { Rest::Kept } else { Rest::Divided };
+        // Of a part of one unit an idle guest keeps none: the fleet would lack it.
+        let idle = if has_fleet { part.checked_div(2).unwrap_or_default() } else { part };
+        let guest = self.guests.get_mut(name)?;
+        let claim = match strategy {
+            GlobalStrategy::Allocate => used.wanted.saturating_add(reserve(used.wanted, 4)),
+            GlobalStrategy::Count => {
+                let reserve = guest.pool.reserve_of_each(part, 50, idle.min(part.div_ceil(2)));
+                used.wanted.max(used.used.saturating_add(reserve))
+            }
         };
-        // Each process has its turn if there are fewer units than processes.
-        let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
-        let turn = usize::try_from(turns).unwrap_or_default().checked_rem(self.holdings.len()).unwrap_or_default();
-        let claims = UnitClaims { wanted: self.holdings.wanted(), floor, first: turn };
-        let units = claims.units_of(position, total, rest, &mut self.level);
-        let free = u64::from(total).saturating_sub(self.holdings.reserved_for_others(position));
-        units.min(u32::try_from(free).unwrap_or_default())
+        let position = guest.pool.holdings.position(of, now);
+        let believed = if is_learning {
+            let left = u64::from(part).saturating_sub(guest.pool.holdings.reserved_for_others(position));
+            u32::try_from(left).unwrap_or(u32::MAX)
+        } else {
+            guest.pool.holdings.get(position).reserved
+        };
+        let belief = Belief { held: believed, used: believed };
+        let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
+        let room = PoolRoom { target: part, idle, free, rest };
+        let quota = if is_learning { held } else { guest.pool.offer(position, room, strategy, now) };
+        let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
+        let known = guest.pool.holdings.get(position);
+        guest.pool.holdings.set(position, Holding { held: quota, ..known });
+        guest.follow(idle, strategy);
+        if !is_learning {
+            guest.follow_excess(parts.least, now);
+        }
+        granted
     }
 
-    /// A small part of a limit for each process, of which all together have no more than `most`.
-    fn reserve_of_each(&self, limit: u32, parts: u32, most: u32) -> u32 {
-        reserve(limit, parts).min(most.checked_div(self.processes().max(1)).unwrap_or_default())
+    /// Tokens out of the bucket of all and out of the guest's own, as many from one as from the other.
+    fn issue_to_guest(
+        &mut self,
+        of: HolderId,
+        name: &GuestName,
+        used: PartUse,
+        (qps, burst): (u32, u32),
+        now: Duration,
+    ) -> Option<LimitPart> {
+        let rank = self.guests.rank(name, now, false);
+        let has_fleet = self.has_fleet(now);
+        let [own_qps, own_burst] = [qps, burst].map(|total| self.guests.parts(total, has_fleet, now).of(rank));
+        let guest = self.guests.get_mut(name)?;
+        let ahead = ahead(&mut guest.pool, of, used.wanted, now);
+        let reserve = guest.pool.reserve_of_each(own_qps, 20, own_burst);
+        let ahead = ahead.max(reserve).max(own_qps.min(1)).min(own_burst);
+        let lacking = ahead.saturating_sub(used.used);
+        let own = guest.issue.available(own_qps, own_burst, now);
+        let tokens = self.issue.take(lacking.min(own), qps, burst, now);
+        guest.issue.take(tokens, own_qps, own_burst, now);
+        let position = guest.pool.holdings.position(of, now);
+        let known = guest.pool.holdings.get(position);
+        guest.pool.holdings.set(position, Holding { wanted: lacking.saturating_sub(tokens), ..known });
+        guest.follow(0, GlobalStrategy::Count);
+        Some(LimitPart { quota: 0, burst: ahead, tokens })
     }
+}
 
-    fn processes(&self) -> u32 {
-        u32::try_from(self.holdings.len()).unwrap_or(u32::MAX)
-    }
+/// Tokens that a process will use until its report after the next one, if they come as they did the last time.
+fn ahead(pool: &mut OwnerPool, holder: HolderId, wanted: u32, now: Duration) -> u32 {
+    let position = pool.holdings.position(holder, now);
+    let holding = pool.holdings.get(position);
+    let passed = now.saturating_sub(holding.last).clamp(COUNT_PAUSE, PAUSE);
+    pool.holdings.set(position, Holding { last: now, ..holding });
+    let milliseconds = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
+    share(wanted, milliseconds.saturating_mul(2), 1_000)
 }
 
 /// Tokens that the bucket of a process has lost since its report before the one of this number because its part shrank, and the
@@ -286,11 +321,6 @@ fn lost_tokens(before: Holding, number: u64, used: PartUse) -> (u32, u32) {
     let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
     let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
     (lost, before.held.min(before.reserved))
-}
-
-/// A small part of a limit, at least one.
-fn reserve(limit: u32, parts: u32) -> u32 {
-    limit.checked_div(parts).unwrap_or_default().max(limit.min(1))
 }
 
 /// `whole × units ÷ of`, rounded down, so that the shares of all units together are not more than the whole.

@@ -7,6 +7,7 @@ use prost::Message;
 use crate::holder::HolderId;
 use crate::limiter::{Limiter, Process};
 use crate::message::{FORMAT, LimiterState, ProcessState, nanoseconds};
+use crate::owners::NodeOwners;
 use crate::shares::Shares;
 
 impl Limiter {
@@ -33,17 +34,17 @@ impl Limiter {
     }
 
     /// A limiter of one cluster that goes on with what [`Limiter::write`] wrote, by the same clock. `None` if that is not readable,
-    /// of another format, or later than `now`: by a clock that was set back nothing would end for a long time.
-    pub fn read(cluster: &str, state: &[u8], now: Duration) -> Option<Self> {
+    /// of another format, or later than `now`: by a clock that was set back nothing would end for a long time. `owners` says whose the
+    /// processes are, which is not written down.
+    pub fn read(cluster: &str, state: &[u8], owners: &NodeOwners, now: Duration) -> Option<Self> {
         let state = LimiterState::decode(state).ok().filter(|state| state.format == FORMAT)?;
         let is_later = |time: u64| Duration::from_nanos(time) > now;
         if is_later(state.swept) || state.processes.iter().any(|one| is_later(one.last)) {
             return None;
         }
-        let schemas = state.schemas.iter().map(|(schema, shares)| (schema.clone(), Shares::read(shares)));
         let swept = Duration::from_nanos(state.swept);
-        let mut limiter = Limiter { next: state.next_holder, swept, ..Limiter::new() };
-        limiter.clusters.insert(cluster.to_owned(), schemas.collect());
+        let mut limiter = Limiter::of_owners(owners.clone());
+        (limiter.next, limiter.swept) = (state.next_holder, swept);
         for one in state.processes {
             let process = Process {
                 process: one.process,
@@ -51,9 +52,12 @@ impl Limiter {
                 number: one.number,
                 last: Duration::from_nanos(one.last),
             };
-            limiter.holders.entry(one.node).or_default().push(process);
+            limiter.add(one.node, process);
         }
-        limiter.count = limiter.holders.values().map(Vec::len).sum();
+        let schemas = state.schemas.iter();
+        let schemas = schemas.map(|(schema, shares)| (schema.clone(), Shares::read(shares, &limiter.guests, now)));
+        let schemas = schemas.collect();
+        limiter.clusters.insert(cluster.to_owned(), schemas);
         Some(limiter)
     }
 }

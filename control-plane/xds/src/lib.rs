@@ -49,7 +49,7 @@ pub use metrics::XdsMetrics;
 pub use node::{
     NodeInfo, NodeRefusals, OneView, Refused, RejectedNode, ReportScope, StreamGuard, Unserved, View, Views,
 };
-pub use node_name::node_owner;
+pub use node_name::{gateway_namespace, node_owner};
 pub use open_streams::OpenStreams;
 pub use owner_bytes::{InstanceShares, OwnerBytes};
 pub use registry::{NodeStatus, Registry, RegistryChanges};

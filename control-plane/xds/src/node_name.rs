@@ -45,9 +45,15 @@ pub fn node_owner(name: &str) -> Option<&str> {
     Some(if has_several { several } else { owner })
 }
 
+/// The namespace of the Gateway of a node with that name; `None` of one that is no Gateway's. Nodes whose certificates have Gateways of
+/// several namespaces, or none that can be, have a name that no namespace has.
+pub fn gateway_namespace(name: &str) -> Option<&str> {
+    node_owner(name)?.strip_prefix(GATEWAY)
+}
+
 /// Whether a node of that name is an Envoy of a Gateway.
 pub(crate) fn is_of_gateway(name: &str) -> bool {
-    node_owner(name).is_some_and(|owner| owner.starts_with(GATEWAY))
+    gateway_namespace(name).is_some()
 }
 
 /// The owner of the nodes of a certificate that names these instances.
@@ -107,6 +113,8 @@ mod tests {
             assert_eq!(node_name(membership, id), *name, "{membership:?} {id}");
             assert_eq!(node_owner(name), *owner, "{name}");
             assert_eq!(is_of_gateway(name), matches!(membership, Membership::Bound(_)), "{name}");
+            let namespace = owner.and_then(|owner| owner.strip_prefix("gateway:"));
+            assert_eq!(gateway_namespace(name), namespace, "{name}");
             if let Membership::Instances(names) = membership {
                 assert_eq!(Some(owner_of_instances(names)), *owner, "{name}");
             }

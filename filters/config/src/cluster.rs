@@ -287,6 +287,10 @@ pub struct FlowControlSchema {
     /// instead of `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global: Option<GlobalLimit>,
+    /// The most requests in flight at this gateway for the requests of this configuration, whatever its part of `global` is: a policy of
+    /// a Gateway, a listener or a route lowers the limit so far. Absent for none. Of requests in flight alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u32>,
     /// The requests that it counts. Others pass.
     #[serde(default, skip_serializing_if = "CountedRequests::is_all")]
     pub counts: CountedRequests,
@@ -295,7 +299,7 @@ pub struct FlowControlSchema {
 impl FlowControlSchema {
     /// A limit in this gateway, of all requests.
     pub fn local(name: &str, limit: FlowControlLimit) -> Self {
-        Self { name: name.to_owned(), limit, global: None, counts: CountedRequests::All }
+        Self { name: name.to_owned(), limit, global: None, at_most: None, counts: CountedRequests::All }
     }
 }
 

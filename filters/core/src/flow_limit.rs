@@ -85,7 +85,8 @@ impl FlowLimit {
         match (schema.limit, schema.global?.limit) {
             (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(global)) => {
                 let part = limits.seats(cluster, &schema.name, &running());
-                Some(Self(FlowLimitKind::Seats { part, fallback: FallbackSeats { local, global } }))
+                let most = schema.at_most.unwrap_or(u32::MAX);
+                Some(Self(FlowLimitKind::Seats { part, fallback: FallbackSeats { local, global, most } }))
             }
             (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { qps: global_qps, .. }) => {
                 let part = limits.rate(cluster, &schema.name);
@@ -140,7 +141,7 @@ impl FlowLimit {
     pub(crate) fn seats(&self) -> Option<(u32, u32)> {
         match &self.0 {
             FlowLimitKind::InFlight { running, max } => Some((running.count(), *max)),
-            FlowLimitKind::Seats { part, fallback } => Some((part.running().count(), part.last_max(fallback.local))),
+            FlowLimitKind::Seats { part, fallback } => Some((part.running().count(), part.last_max(*fallback))),
             FlowLimitKind::Shared(limit) => limit.seats(),
             FlowLimitKind::Bucket(_) | FlowLimitKind::Rate { .. } => None,
         }

@@ -40,7 +40,8 @@ pub(super) fn check_flow_control(
     let checked = |schema: &FlowControlSchema| {
         let global = global_limit(schema).filter(|_| has_global_limits);
         let counts = counted(schema).unwrap_or_default();
-        Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)?, global, counts })
+        let (name, limit) = (schema.name.clone(), limit_of(schema)?);
+        Some(config::FlowControlSchema { name, limit, global, at_most: None, counts })
     };
     raw.flow_control_schemas.iter().filter_map(checked).collect()
 }

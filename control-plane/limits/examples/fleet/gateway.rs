@@ -15,7 +15,7 @@ use crate::plan::{CLUSTER, Plan};
 use crate::world::SECOND;
 
 /// Local limits: nothing, so that the bound is seen.
-const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: u32::MAX };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: u32::MAX, most: u32::MAX };
 const NO_RATE: FallbackRate = FallbackRate { local: Rate { qps: 0, burst: 0 }, global_qps: u32::MAX };
 /// Requests of a rate come in batches.
 const BATCH: u64 = SECOND / 10;

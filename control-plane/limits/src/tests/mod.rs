@@ -1,6 +1,9 @@
+mod guest_lies;
+mod guests;
 mod long_reports;
 mod lost;
 mod model;
+mod one_owner;
 mod rules;
 mod simulation;
 mod state;

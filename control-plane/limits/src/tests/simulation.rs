@@ -12,6 +12,7 @@ use portcullis_filter_config::limits::LimitPart;
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use proptest::prelude::*;
 
+use super::guests::owners;
 use crate::Limiter;
 
 const STEP: Duration = Duration::from_millis(50);
@@ -19,7 +20,7 @@ const MAX: u32 = 40;
 const QPS: u32 = 200;
 const BURST: u32 = 300;
 /// Local limits: nothing, so that the bound is seen.
-const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: MAX };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: MAX, most: u32::MAX };
 const NO_RATE: FallbackRate = FallbackRate { local: Rate { qps: 0, burst: 0 }, global_qps: QPS };
 
 /// Numbers that look random (xorshift).
@@ -80,12 +81,12 @@ fn limits() -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
 }
 
 impl Gateway {
-    fn new(number: usize, process: u64, skew: i64) -> Self {
+    fn new(node: String, process: u64, skew: i64) -> Self {
         let limits = GlobalLimits::default();
         let seats = limits.seats("c", "seats", &Arc::default());
         let (allocated, counted) = (limits.rate("c", "allocated"), limits.rate("c", "counted"));
         Gateway {
-            node: format!("node-{number}"),
+            node,
             process,
             limits,
             seats,
@@ -126,8 +127,12 @@ impl Gateway {
 
 impl World {
     fn new(seed: u64, count: usize) -> Self {
+        Self::of((0..count).map(|number| format!("node-{number}")), seed)
+    }
+
+    fn of(nodes: impl IntoIterator<Item = String>, seed: u64) -> Self {
         let mut lots = Lots(seed | 1);
-        let gateways = (0..count).map(|number| Gateway::new(number, 0, lots.below(19) as i64 - 9)).collect();
+        let gateways = nodes.into_iter().map(|node| Gateway::new(node, 0, lots.below(19) as i64 - 9)).collect();
         let (now, limiter, quiet_since) = (Duration::ZERO, None, None);
         let mut world = World { now, lots, limiter, quiet_since, gateways, messages: Vec::new(), is_rough: false };
         world.elect();
@@ -135,7 +140,7 @@ impl World {
     }
 
     fn elect(&mut self) {
-        let mut limiter = Limiter::new();
+        let mut limiter = Limiter::of_owners(owners());
         limiter.configure(&limits(), self.quiet_since.take().unwrap_or(self.now));
         self.limiter = Some(limiter);
     }
@@ -245,7 +250,7 @@ fn happen(world: &mut World, demands: &mut [u64], event: &Event) {
             let before = &world.gateways[*number];
             let (process, admitted, unleased) = (before.process + 1, before.admitted, before.unleased);
             // The process before is dead: it holds nothing and runs nothing.
-            let fresh = Gateway { admitted, unleased, ..Gateway::new(*number, process, before.skew) };
+            let fresh = Gateway { admitted, unleased, ..Gateway::new(before.node.clone(), process, before.skew) };
             world.gateways[*number] = fresh;
         }
         Event::LoseLimiter => world.lose(),
@@ -258,8 +263,9 @@ proptest! {
 
     /// Leases of all gateways together are never more than the limit, nor are the requests that they let through.
     #[test]
-    fn parts_are_never_more_than_the_limit(seed in any::<u64>(), events in events(4)) {
-        let mut world = World { is_rough: true, ..World::new(seed, 4) };
+    fn parts_are_never_more_than_the_limit(seed in any::<u64>(), events in events(4), has_guests in any::<bool>()) {
+        let nodes = if has_guests { ["fleet-0", "fleet-1", "a/0", "b/0"] } else { ["n-0", "n-1", "n-2", "n-3"] };
+        let mut world = World { is_rough: true, ..World::of(nodes.map(str::to_owned), seed) };
         let mut demands = vec![4; 4];
         let mut restarts = 0_u64;
         for (event, steps) in &events {

@@ -5,7 +5,7 @@ use portcullis_filter_config::limits::PartUse;
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use proptest::prelude::*;
 
-use crate::Limiter;
+use crate::{Limiter, NodeOwners};
 
 /// A report: its gateway, its number, the milliseconds since the one before it, and the use.
 type Report = (u8, u64, u64, PartUse);
@@ -37,11 +37,17 @@ fn limits(step: usize) -> BTreeMap<String, GlobalLimit> {
 proptest! {
     #[test]
     fn limiter_that_was_written_down_answers_as_before(reports in reports()) {
-        let (mut kept, mut written) = (Limiter::new(), Limiter::new().write("c"));
+        // One node is of the fleet, and two guests have two each.
+        let owners = NodeOwners::new(|node| match node {
+            "node-0" => None,
+            "node-1" | "node-2" => Some("a".to_owned()),
+            _ => Some("b".to_owned()),
+        });
+        let (mut kept, mut written) = (Limiter::of_owners(owners.clone()), Limiter::new().write("c"));
         let mut now = Duration::from_secs(1_800_000_000);
         for (step, (node, number, later, used)) in reports.into_iter().enumerate() {
             now += Duration::from_millis(later);
-            let mut read = Limiter::read("c", &written, now).unwrap();
+            let mut read = Limiter::read("c", &written, &owners, now).unwrap();
             let answers = [&mut kept, &mut read].map(|limiter| {
                 limiter.configure_cluster("c", &limits(step), now);
                 let holder = limiter.holder(&format!("node-{node}"), u64::from(node % 2), number, now).ok()?;
@@ -57,15 +63,15 @@ proptest! {
 #[test]
 fn state_of_another_format_or_of_a_later_time_is_not_read() {
     let second = Duration::from_secs;
-    assert!(Limiter::read("c", &[], second(9)).is_none(), "no format");
-    assert!(Limiter::read("c", &[8, 2], second(9)).is_none(), "a later one");
-    assert!(Limiter::read("c", &[8, 1], second(9)).is_some());
+    assert!(Limiter::read("c", &[], &NodeOwners::default(), second(9)).is_none(), "no format");
+    assert!(Limiter::read("c", &[8, 2], &NodeOwners::default(), second(9)).is_none(), "a later one");
+    assert!(Limiter::read("c", &[8, 1], &NodeOwners::default(), second(9)).is_some());
     let mut limiter = Limiter::new();
     limiter.configure_cluster("c", &limits(0), second(5));
     limiter.holder("node", 1, 1, second(9)).unwrap();
     let written = limiter.write("c");
-    assert!(Limiter::read("c", &written, second(8)).is_none(), "the clock was set back");
-    assert!(Limiter::read("c", &written, second(9)).is_some());
+    assert!(Limiter::read("c", &written, &NodeOwners::default(), second(8)).is_none(), "the clock was set back");
+    assert!(Limiter::read("c", &written, &NodeOwners::default(), second(9)).is_some());
 }
 
 /// A control plane of another region may have an older edition of the object.
@@ -76,7 +82,7 @@ fn limit_that_one_control_plane_lacks_keeps_its_parts() {
     fewer.remove("seats");
     let mut written = Limiter::new().write("c");
     let mut report = |limits: &BTreeMap<String, GlobalLimit>, process: u64, (held, wanted): (u32, u32), now: u64| {
-        let mut limiter = Limiter::read("c", &written, second(now)).unwrap();
+        let mut limiter = Limiter::read("c", &written, &NodeOwners::default(), second(now)).unwrap();
         limiter.configure_cluster("c", limits, second(now));
         let holder = limiter.holder(&format!("node-{process}"), process, now, second(now)).unwrap();
         let used = PartUse { held, wanted, ..PartUse::default() };

@@ -5,8 +5,7 @@ use super::arguments::Order;
 use super::{cluster_text, escaped, fleet_text};
 use crate::serve::fleet::view::{
     CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GatewayTraffic, GlobalLimitView,
-    InstanceSummary, LimitAt,
-    LimitView, Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
+    InstanceSummary, LimitAt, LimitView, Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 
 const TIME: u64 = 1_767_323_045;

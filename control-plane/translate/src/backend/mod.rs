@@ -9,6 +9,7 @@
 mod config_size;
 mod judged;
 mod known_pools;
+mod lowered;
 mod passage;
 mod pool;
 mod tightened;

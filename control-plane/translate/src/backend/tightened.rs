@@ -6,6 +6,7 @@ use portcullis_attach::{Door, UnfitPolicy, behind_doors, upstream_behind_doors};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
+use super::lowered::bounded;
 use super::{OpenCluster, ResolvedUpstream};
 use crate::check;
 use crate::policy::cluster_config;
@@ -162,7 +163,8 @@ impl DoorRules {
         let Some(cluster) = tightened else { return Self::Closed(Arc::default()) };
         // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
         let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
-        Self::Tightened(Box::new(config))
+        let flow_control_schemas = bounded(config.flow_control_schemas, &open.cluster.schemas);
+        Self::Tightened(Box::new(ClusterConfig { flow_control_schemas, ..config }))
     }
 }
 

@@ -202,6 +202,33 @@ fn lower_limit_of_a_route_counts_what_the_cluster_counts() {
 }
 
 #[test]
+fn lowered_limit_of_all_gateways_bounds_the_part_of_a_route() {
+    let pki = Pki::new();
+    let mut world = world(&pki);
+    let shared = json!({"flowControlSchemas": [{"name": "few", "strategy": "globalCount", "maxRequestsInflight": {"max": 9},
+        "globalMaxRequestsInflight": {"max": 30}}]});
+    world.edit(NAME, "/spec/flowControl", shared);
+    let lower = json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 3}}]}});
+    let policies = vec![
+        (of_route("a"), vec![policy(PolicyKind::FlowControl, "team/x", lower)]),
+        (of_route("b"), vec![denies("team/y", "/b")]),
+    ];
+    let group = world.one(served(vec![("a.test", to("a")), ("b.test", to("b")), ("c.test", to("c"))], policies));
+    let configs: Vec<Value> = routes_to(&group, NAME).virtual_hosts.iter().filter_map(config_of).collect();
+    let mut bounds: Vec<_> = configs
+        .iter()
+        .map(|config| {
+            let schema = &config["flowControlSchemas"][0];
+            (schema["atMost"].as_u64(), schema["global"]["limit"]["maxRequestsInflight"].as_u64())
+        })
+        .collect();
+    bounds.sort_unstable();
+    assert_eq!(bounds, [(None, Some(30)), (None, Some(30)), (Some(3), Some(30))], "of that route alone");
+    let names: Vec<_> = configs.iter().map(|config| (&config["name"], &config["object"])).collect();
+    assert!(names.iter().all(|name| *name == names[0]), "the part is one: {names:?}");
+}
+
+#[test]
 fn edit_of_a_policy_turns_no_connection_away() {
     let pki = Pki::new();
     let (world, mut translator) = (world(&pki), GatewayTranslator::default());

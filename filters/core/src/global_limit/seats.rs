@@ -12,19 +12,21 @@ use crate::limit::{InFlight, InFlightPermit};
 /// No part: the local limit holds.
 const NONE: u32 = u32::MAX;
 
-/// The limits of the present configuration that hold without a lease.
+/// The limits of the present configuration that hold without a lease, and beside one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FallbackSeats {
     /// The limit of this process alone.
     pub local: u32,
     /// The limit of all gateways together: the most that a process goes on with because it was in use.
     pub global: u32,
+    /// The most that the requests of this configuration find in flight, whatever the part is.
+    pub most: u32,
 }
 
 impl FallbackSeats {
-    /// The larger of the local limit and of what was in use.
-    pub(crate) fn max(self, in_use: u32) -> u32 {
-        self.local.max(in_use.min(self.global))
+    /// The part, and without one the larger of the local limit and of what was in use; never more than the configuration has.
+    pub(crate) fn max(self, part: Option<u32>, in_use: u32) -> u32 {
+        part.unwrap_or_else(|| self.local.max(in_use.min(self.global))).min(self.most)
     }
 }
 
@@ -62,10 +64,12 @@ impl SeatsPart {
 
     /// Takes a permit, if this part of the limit has one.
     pub fn acquire(&self, fallback: FallbackSeats, uptime: Duration) -> Option<InFlightPermit> {
-        let permit = self.running.acquire(self.max(fallback, uptime));
+        let max = self.max(fallback, uptime);
+        let permit = self.running.acquire(max);
         if permit.is_some() {
             self.peak.fetch_max(self.running.count(), Ordering::Relaxed);
-        } else {
+        } else if max < fallback.most {
+            // A larger part would let it in.
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         permit
@@ -73,13 +77,13 @@ impl SeatsPart {
 
     /// Most requests in flight at that uptime.
     pub fn max(&self, fallback: FallbackSeats, uptime: Duration) -> u32 {
-        self.quota(uptime).unwrap_or_else(|| fallback.max(self.observed.load(Ordering::Acquire)))
+        fallback.max(self.quota(uptime), self.observed.load(Ordering::Acquire))
     }
 
     /// The same by the newest answer, whether or not its lease has ended.
-    pub(crate) fn last_max(&self, local: u32) -> u32 {
+    pub(crate) fn last_max(&self, fallback: FallbackSeats) -> u32 {
         let quota = self.quota.load(Ordering::Acquire);
-        if quota == NONE { local } else { quota }
+        if quota == NONE { fallback.local } else { quota }.min(fallback.most)
     }
 
     /// The part of the limit, while it is leased.

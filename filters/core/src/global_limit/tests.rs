@@ -26,7 +26,7 @@ fn taken_of(rate: &RatePart, local: Rate, global_qps: u32, at: Duration) -> usiz
 }
 
 fn fallback(local: u32) -> FallbackSeats {
-    FallbackSeats { local, global: 9 }
+    FallbackSeats { local, global: 9, most: u32::MAX }
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
         "what was in use is more"
     );
     assert_eq!(seats.max(fallback(9), seconds(end_of(1.0))), 9);
-    let edited = FallbackSeats { local: 1, global: 3 };
+    let edited = FallbackSeats { local: 1, global: 3, most: u32::MAX };
     assert_eq!(seats.max(edited, seconds(end_of(1.0))), 3, "no more than all gateways may have by now");
     held.truncate(1);
     let report = limits.report(seconds(6.0));
@@ -63,6 +63,23 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
     let report = limits.report(seconds(7.0));
     assert!(limits.apply(report.number, [None], seconds(7.0)));
     assert!(take(7.0, 2).is_some(), "no control plane divides it");
+}
+
+#[test]
+fn seats_of_a_lowered_limit_are_fewer_than_the_part() {
+    let limits = GlobalLimits::default();
+    let seats = limits.seats("c", "few", &Arc::default());
+    let lowered = FallbackSeats { most: 2, ..fallback(4) };
+    let report = limits.report(seconds(0.0));
+    assert!(limits.apply(report.number, [part(5, 0, 0)], seconds(0.0)));
+    let _held: Vec<_> = (0..2).map(|_| seats.acquire(lowered, seconds(0.5)).unwrap()).collect();
+    assert!(seats.acquire(lowered, seconds(0.5)).is_none());
+    assert_eq!(limits.report(seconds(0.6)).parts[0].1.wanted, 2, "a larger part would not let it in");
+    assert!(seats.acquire(fallback(4), seconds(0.7)).is_some(), "others have the rest of the part");
+    assert_eq!([seats.max(lowered, seconds(9.0)), seats.last_max(lowered)], [2, 2], "without a lease as well");
+    let report = limits.report(seconds(1.0));
+    assert!(limits.apply(report.number, [part(1, 0, 0)], seconds(1.0)));
+    assert_eq!(seats.max(lowered, seconds(1.0)), 1, "the part holds there, too");
 }
 
 #[test]
@@ -89,7 +106,7 @@ fn part_that_a_report_has_no_room_for_has_no_lease() {
         .map(|number| limits.seats(&format!("portcullis/-/{number:05}.example.com"), "requests", &Arc::default()))
         .collect();
     let last = all.last().unwrap();
-    let alone = FallbackSeats { local: 1, global: 9 };
+    let alone = FallbackSeats { local: 1, global: 9, most: u32::MAX };
     let exchange = |at: f64| {
         let report = limits.report(seconds(at));
         let count = report.parts.len();

@@ -61,7 +61,9 @@ pub trait StateStore {
         let running = || self.in_flight(cluster, &schema.name);
         let global = self.global_limits().and_then(|limits| FlowLimit::global(schema, cluster, limits, running));
         global.or_else(|| self.host_limit(cluster, schema)).unwrap_or_else(|| match schema.limit {
-            FlowControlLimit::MaxRequestsInflight(max) => FlowLimit::in_flight(running(), max),
+            FlowControlLimit::MaxRequestsInflight(max) => {
+                FlowLimit::in_flight(running(), max.min(schema.at_most.unwrap_or(u32::MAX)))
+            }
             FlowControlLimit::TokenBucket { qps, burst } => {
                 FlowLimit::bucket(self.token_bucket(cluster, &schema.name, Rate { qps, burst }))
             }

@@ -56,12 +56,12 @@ impl Default for SeatsLevel {
 impl SeatsLevel {
     /// Most requests in flight.
     pub(super) fn max(&self, fallback: FallbackSeats, is_live: bool) -> u32 {
-        self.held(is_live).unwrap_or_else(|| fallback.max(self.observed))
+        fallback.max(self.held(is_live), self.observed)
     }
 
     /// The same by the newest answer, whether or not its lease has ended.
-    pub(super) fn last_max(&self, local: u32) -> u32 {
-        self.held(true).unwrap_or(local)
+    pub(super) fn last_max(&self, fallback: FallbackSeats) -> u32 {
+        self.held(true).unwrap_or(fallback.local).min(fallback.most)
     }
 
     /// The part, while it is leased.

@@ -115,7 +115,7 @@ impl<H: SharedData> SharedLimits<H> {
         let words = [cluster.as_bytes(), schema.name.as_bytes()];
         let local = match (schema.limit, schema.global?.limit) {
             (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(global)) => {
-                let fallback = FallbackSeats { local, global };
+                let fallback = FallbackSeats { local, global, most: schema.at_most.unwrap_or(u32::MAX) };
                 LocalLimit::Seats { running: running(), permits: row_id(&self.secret, &words), fallback }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { qps: global_qps, .. }) => {
@@ -326,9 +326,10 @@ impl<H: SharedData> HostPart<H> {
         now: u64,
     ) -> Option<InFlightPermit> {
         let (before, record) = self.seats_level();
-        let permit = running.acquire(before.max(fallback, record.is_live(now)));
+        let max = before.max(fallback, record.is_live(now));
+        let permit = running.acquire(max);
         let of_all = permit.as_ref().map(|_| permits_of_all(&self.host, permits));
-        if of_all.is_none_or(|of_all| of_all > before.peak) {
+        if of_all.map_or(max < fallback.most, |of_all| of_all > before.peak) {
             let _ = self.change(|record| {
                 let PartLevel::Seats(seats) = &mut record.level else { return };
                 match of_all {
@@ -388,7 +389,7 @@ impl<H: SharedData> SharedLimit for HostPart<H> {
 
     fn seats(&self) -> Option<(u32, u32)> {
         let LocalLimit::Seats { running, fallback, .. } = &self.local else { return None };
-        Some((running.count(), self.seats_level().0.last_max(fallback.local)))
+        Some((running.count(), self.seats_level().0.last_max(*fallback)))
     }
 
     fn rate(&self) -> Option<u32> {

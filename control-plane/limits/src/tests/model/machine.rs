@@ -13,7 +13,7 @@ use super::{Letter, STEPS_OF_LEASE};
 use crate::RESERVED_FOR;
 
 /// Without a lease nothing.
-const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: 0 };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: 0, most: u32::MAX };
 
 /// A call that a real part or limiter gets, at that step of time.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -52,7 +52,14 @@ pub(super) fn fleet_view(inputs: Inputs<'_>) -> FleetView {
     }
     summaries.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.name.cmp(&b.name)));
     let instance = inputs.served.instance.clone();
-    FleetView { time: inputs.now.seconds, instance, clusters: summaries, gateways, instances: instances(&inputs), at_gateways: Vec::new() }
+    FleetView {
+        time: inputs.now.seconds,
+        instance,
+        clusters: summaries,
+        gateways,
+        instances: instances(&inputs),
+        at_gateways: Vec::new(),
+    }
 }
 
 /// The instances by name; of several with one name the one that is accepted.

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use portcullis_limits::NodeOwners;
 use portcullis_limits_store::{AddressError, LimitStore, StoreAddress, StoreFiles};
 
 /// The place in which limits of all gateways are divided.
@@ -35,7 +36,7 @@ impl LimitsArguments {
     ///
     /// # Errors
     /// The address is none: the operator's fault.
-    pub(crate) fn store(&self) -> Result<Option<LimitStore>, AddressError> {
+    pub(crate) fn store(&self, owners: NodeOwners) -> Result<Option<LimitStore>, AddressError> {
         let Some(address) = &self.limits_store else { return Ok(None) };
         let address: StoreAddress = address.parse()?;
         if address.has_user() && self.limits_store_password_file.is_none() {
@@ -47,6 +48,6 @@ impl LimitsArguments {
             ca: self.limits_store_ca.clone(),
             certificate: self.limits_store_cert.clone().zip(self.limits_store_key.clone()),
         };
-        Ok(Some(LimitStore::start(address, files, self.limits_store_prefix.clone())))
+        Ok(Some(LimitStore::start(address, files, self.limits_store_prefix.clone(), owners)))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_filter_config::GlobalLimit;
-use portcullis_limits::{HolderRefusal, Limiter};
+use portcullis_limits::{HolderRefusal, Limiter, NodeOwners};
 use portcullis_sources::KubernetesAccess;
 use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
@@ -54,6 +54,7 @@ struct Division {
     objects: Arc<ServedObjects>,
     /// By the name under which a cluster counts; `None` while another replica divides.
     limiters: Option<HashMap<String, ObjectLimiter>>,
+    owners: NodeOwners,
 }
 
 /// The limits of one object.
@@ -77,9 +78,11 @@ impl LimitDivision {
     pub(crate) fn new(
         served: watch::Receiver<Arc<ServedObjects>>,
         tenure: Option<watch::Receiver<Option<Tenure>>>,
+        owners: NodeOwners,
     ) -> Self {
-        let division = Division { served, tenure, term: 0, objects: Arc::default(), limiters: None };
-        let (state, reporters) = (RwLock::new(division), LimitReporters::default());
+        let reporters = LimitReporters::new(owners.clone());
+        let division = Division { served, tenure, term: 0, objects: Arc::default(), limiters: None, owners };
+        let state = RwLock::new(division);
         Self { state, answered: AtomicU64::new(0), reporters }
     }
 
@@ -192,7 +195,7 @@ impl Division {
         let of_objects = self.objects.shared_limits().into_iter().map(|(name, limits)| {
             let limiter = match known.remove(&name) {
                 Some(before) => before.with_limits(&name, limits, begins),
-                None => ObjectLimiter::new(&name, limits, begins),
+                None => ObjectLimiter::new(&name, limits, &self.owners, begins),
             };
             (name, limiter)
         });
@@ -201,8 +204,8 @@ impl Division {
 }
 
 impl ObjectLimiter {
-    fn new(name: &str, limits: SharedLimits, begins: Duration) -> Self {
-        let mut limiter = Limiter::new();
+    fn new(name: &str, limits: SharedLimits, owners: &NodeOwners, begins: Duration) -> Self {
+        let mut limiter = Limiter::of_owners(owners.clone());
         limiter.configure(&of_one(name, &limits), begins);
         Self { limits, limiter: Mutex::new(limiter) }
     }

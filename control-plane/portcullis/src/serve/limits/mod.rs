@@ -2,6 +2,7 @@
 
 mod arguments;
 mod leader;
+mod owners;
 mod recent_reports;
 mod reporters;
 mod stored;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 
 pub(super) use self::arguments::LimitsArguments;
 use self::leader::{LimitDivision, campaign_for_limits};
+use self::owners::node_owners;
 use self::stored::StoredDivision;
 use super::fleet::{Fleet, ServedObjects};
 use super::metrics::ControlPlaneMetrics;
@@ -60,14 +62,15 @@ impl Divider {
         served: &watch::Receiver<Arc<ServedObjects>>,
         metrics: &ControlPlaneMetrics,
     ) -> Result<(Self, Option<Leadership>), AddressError> {
-        if let Some(store) = arguments.store()? {
+        let owners = node_owners(source.kubernetes.as_ref().map(|access| access.namespace.clone()));
+        if let Some(store) = arguments.store(owners.clone())? {
             metrics.keep_limits_in(store.statistics());
-            return Ok((Self::Store(StoredDivision::new(served.clone(), store)), None));
+            return Ok((Self::Store(StoredDivision::new(served.clone(), store, owners)), None));
         }
         let campaign = |access| campaign_for_limits(access, lease_name, served.clone());
         let leadership = source.kubernetes.as_ref().map(campaign);
         let tenure = leadership.as_ref().map(|leadership| leadership.tenure.clone());
-        Ok((Self::Leader(LimitDivision::new(served.clone(), tenure)), leadership))
+        Ok((Self::Leader(LimitDivision::new(served.clone(), tenure, owners)), leadership))
     }
 }
 
@@ -77,10 +80,6 @@ impl ReportSink for Reports {
     }
 
     fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>> {
-        // Limits are divided among all processes, and have no part for owners whose processes may say anything.
-        if report.gateway().is_some() {
-            return Box::pin(std::future::ready(Ok(Bytes::new())));
-        }
         match &self.limits {
             Divider::Leader(division) => Box::pin(std::future::ready(division.divide(&report, boot_time()))),
             Divider::Store(division) => Box::pin(division.divide(report)),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use portcullis_limits::NodeOwners;
 use portcullis_limits_store::{ClusterExchange, LimitStore, ProcessReport};
 use portcullis_report::limits::ClusterUseMessage;
 use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
@@ -41,9 +42,9 @@ impl Objects {
 }
 
 impl StoredDivision {
-    pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore) -> Self {
+    pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore, owners: NodeOwners) -> Self {
         let limits = Arc::new(served.borrow_and_update().shared_limits());
-        let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::default());
+        let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::new(owners));
         Self { store, objects, reporters }
     }
 
@@ -111,10 +112,11 @@ mod tests {
             "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": [schema]}},
         });
         let documents = BTreeMap::from([("c.example.com".to_owned(), Arc::new(document))]);
-        let (_sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
+        let (sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
         let address: StoreAddress = "redis://127.0.0.1:1".parse().unwrap();
-        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned());
-        let division = StoredDivision::new(served, store);
+        let owners = NodeOwners::default();
+        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned(), owners.clone());
+        let division = StoredDivision::new(served, store, owners);
         let mut clusters = Vec::new();
         for (cluster, schemas) in [("lab/-/a", vec!["few"]), ("lab/-/c.example.com", vec!["a", "few", "z"])] {
             let mut message = ClusterUseMessage { cluster: cluster.to_owned(), ..ClusterUseMessage::default() };
@@ -126,6 +128,12 @@ mod tests {
         let uses: Vec<_> =
             exchanges.iter().flat_map(|one| one.uses.iter().map(|(schema, _)| schema.as_str())).collect();
         assert_eq!((exchanges.len(), uses), (1, vec!["few"]));
+        let edge = || Membership::Bound(["infra/edge".to_owned()].into());
+        assert!(division.exchanges(&edge(), &clusters).1.is_empty(), "no view of a Gateway has it");
+        let at_edge = BTreeMap::from([("infra/edge".to_owned(), Arc::new(["c.example.com".to_owned()].into()))]);
+        let at_edge = ServedObjectCache::default().read("lab", &documents).requested_at(Arc::new(at_edge));
+        sender.send_replace(Arc::new(at_edge));
+        assert_eq!(division.exchanges(&edge(), &clusters).0, [false, false, true, false]);
         let foreign = Membership::Instances(["a".to_owned()].into());
         let (known, exchanges) = division.exchanges(&foreign, &clusters);
         assert!(exchanges.is_empty() && !known.contains(&true), "the object is no instance's");

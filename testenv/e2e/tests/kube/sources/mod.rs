@@ -13,6 +13,7 @@ mod gateway_host_names;
 mod gateway_https;
 mod gateway_https_edits;
 mod gateway_label_edits;
+mod gateway_limits;
 mod gateway_policies;
 mod gateway_secrets;
 mod gateway_upstreams;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use portcullis_filter_config::limits::{LEASE, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use portcullis_harness::wait;
-use portcullis_limits_store::{ClusterExchange, LimitStore, ProcessReport, StoreFiles};
+use portcullis_limits_store::{ClusterExchange, LimitStore, NodeOwners, ProcessReport, StoreFiles};
 use tokio::runtime::Runtime;
 
 use super::SOON;
@@ -47,7 +47,8 @@ impl Fleet {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let within = runtime.enter();
         let store = |address: &&str| {
-            Arc::new(LimitStore::start(address.parse().unwrap(), files.clone(), "portcullis".to_owned()))
+            let (address, prefix) = (address.parse().unwrap(), "portcullis".to_owned());
+            Arc::new(LimitStore::start(address, files.clone(), prefix, NodeOwners::default()))
         };
         let stores: Vec<_> = addresses.iter().map(store).collect();
         drop(within);

@@ -5,6 +5,7 @@ use portcullis_xds::Membership;
 use serde_json::{Value, json};
 
 use super::super::super::fleet::ServedObjectCache;
+use super::super::owners::node_owners;
 use super::*;
 
 const CLUSTER: &str = "lab/-/c.example.com";
@@ -64,7 +65,12 @@ impl Replica {
     fn of(served: Arc<ServedObjects>) -> Self {
         let (served, receiver) = watch::channel(served);
         let (tenure, of_replica) = watch::channel(tenure(1, 1_000.0, 0.0));
-        Replica { division: LimitDivision::new(receiver, Some(of_replica)), served, tenure, number: 0 }
+        Replica {
+            division: LimitDivision::new(receiver, Some(of_replica), node_owners(Some("portcullis".to_owned()))),
+            served,
+            tenure,
+            number: 0,
+        }
     }
 
     fn send(&self, content: Vec<u8>, second: f64) -> Result<Bytes, UnreadableReport> {
@@ -74,6 +80,7 @@ impl Replica {
     fn send_as(&self, membership: Membership, content: Vec<u8>, second: f64) -> Result<Bytes, UnreadableReport> {
         let node = match &membership {
             Membership::Instances(names) => format!("{}/gateway", names.first().unwrap()),
+            Membership::Bound(names) => format!("gateway:{}/gateway", names.first().unwrap()),
             _ => "gateway".to_owned(),
         };
         let report = GatewayReport { node, membership, instance: String::new(), content: content.into() };
@@ -82,11 +89,15 @@ impl Replica {
 
     /// The parts of a gateway of an instance that wants ten of each.
     fn parts_of(&self, instance: &str, clusters: &[&str], held: u32, second: f64) -> Vec<Option<u32>> {
+        self.parts_as(Membership::Instances([instance.to_owned()].into()), clusters, held, second)
+    }
+
+    fn parts_as(&self, of: Membership, clusters: &[&str], held: u32, second: f64) -> Vec<Option<u32>> {
         let used = PartUse { held, wanted: 10, ..PartUse::default() };
         // Of reports by one process, the later ones have greater numbers.
         let number = time(second).as_millis().try_into().unwrap();
         let content = encode_use(7, number, clusters.iter().map(|cluster| (*cluster, "few", used)));
-        let answer = self.send_as(Membership::Instances([instance.to_owned()].into()), content, second).unwrap();
+        let answer = self.send_as(of, content, second).unwrap();
         PartsMessage::read(&answer).unwrap().parts().map(|part| part.map(|part| part.quota)).collect()
     }
 
@@ -221,6 +232,36 @@ fn both_owners_have_no_more_than_the_limit_at_a_hand_over() {
     assert_eq!(part("b", 5, 6.5), Some(5), "the former owner's lease lasts");
     assert_eq!(part("b", 5, 8.8), Some(5));
     assert_eq!(part("b", 5, 9.4), Some(10), "and then it has ended");
+}
+
+/// One object, to which the views of these Gateways send requests.
+fn requested_at(gateways: &[&str]) -> Arc<ServedObjects> {
+    let objects = Arc::new(["c.example.com".to_owned()].into());
+    let views = gateways.iter().map(|gateway| ((*gateway).to_owned(), Arc::clone(&objects)));
+    Arc::new(read_objects(&["c.example.com"], 10).requested_at(Arc::new(views.collect())))
+}
+
+#[test]
+fn gateway_has_its_part_while_its_view_has_the_cluster() {
+    let replica = Replica::of(requested_at(&["infra/edge", "portcullis/own"]));
+    let bound = |gateway: &str| Membership::Bound([gateway.to_owned()].into());
+    let part = |of: Membership, held: u32, second: f64| replica.parts_as(of, &[CLUSTER], held, second)[0];
+    part(Membership::Free, 0, 1.0);
+    assert_eq!(part(Membership::Free, 0, 4.0), Some(10));
+    assert_eq!(part(bound("infra/edge"), 0, 4.1), None, "before it has a part");
+    assert_eq!(part(Membership::Free, 10, 4.2), Some(5));
+    part(Membership::Free, 5, 4.3);
+    assert_eq!(part(bound("team/edge"), 0, 4.4), None, "another view does not have it");
+    assert_eq!(part(bound("infra/edge"), 0, 4.5), Some(5), "half of it is for guests");
+    assert_eq!(part(bound("infra/edge"), 10, 4.6), Some(5), "and no more, whatever it says");
+    // The platform's own Gateway is of the fleet, and shares its half.
+    part(bound("portcullis/own"), 0, 4.7);
+    assert_eq!(part(Membership::Free, 5, 4.8), Some(3));
+    replica.served.send_replace(requested_at(&[]));
+    assert_eq!(part(bound("infra/edge"), 5, 4.9), None, "its route has ended");
+    assert_eq!(part(Membership::Free, 3, 5.0), Some(3), "its lease lasts");
+    assert_eq!(part(Membership::Free, 3, 7.0), Some(3));
+    assert_eq!(part(Membership::Free, 3, 8.5), Some(10), "and then it has ended");
 }
 
 /// A tenant whose certificate names any node.
