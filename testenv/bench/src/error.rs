@@ -47,6 +47,12 @@ pub(crate) enum BenchError {
     /// The kernel refused another priority.
     #[error("lowering the priority of {0}: {1}")]
     Priority(String, std::io::Error),
+    /// The kernel refused to keep it on some cores.
+    #[error("keeping {0} on some cores: {1}")]
+    Cores(String, std::io::Error),
+    /// Two parts cannot have cores of their own: `--apart false` has them share.
+    #[error("this machine has one core: try --apart false")]
+    OneCore,
     /// Envoy's executable does not say what its functions are.
     #[error("{path}: {source}")]
     Executable {

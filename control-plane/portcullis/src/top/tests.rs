@@ -93,7 +93,7 @@ fn instances_are_a_table_with_what_is_wrong() {
     let instance = |name: &str, ready, reason| InstanceSummary {
         name: name.to_owned(),
         conditions: vec![condition(ConditionType::Ready, ready, reason)],
-        counts: InstanceCounts { gateways: 0, clusters: 3, envoys: 12 },
+        counts: InstanceCounts { gateways: 0, clusters: 3, envoys: 12, gateway_envoys: 0 },
     };
     let mut view = FleetView {
         instances: vec![instance("team-a", State::True, "Ready"), instance("team-b", State::False, "NoEnvoys")],

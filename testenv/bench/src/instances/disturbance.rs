@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Outcome, Protocol};
 
 use super::clusters::{self, Clusters, NAMESPACES};
+use super::cores::Cores;
 use super::phase::Phase;
 use super::priority;
 use super::site::{NAMESPACES_PATH, TwoInstances};
@@ -109,7 +110,7 @@ fn flood(site: &TwoInstances, options: &Instances) -> Result<OpenLoopLoad, Bench
     };
     let lanes: Vec<LoadProfile> = (0..CLIENTS).map(client).collect();
     let path = path(0);
-    Ok(pool(options.nice)?.steady(&lanes, &[path.as_str()], options.flood.into())?)
+    Ok(pool(options.nice, site.of_a)?.steady(&lanes, &[path.as_str()], options.flood.into())?)
 }
 
 /// Requests that each of the limits counts now and then.
@@ -122,7 +123,7 @@ fn limited_requests(site: &TwoInstances, options: &Instances) -> Result<OpenLoop
     let lanes: Vec<LoadProfile> = (0..CLIENTS).map(client).collect();
     let paths: Vec<String> = (0..options.limits.clamp(1, NAMESPACES)).map(path).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    Ok(pool(options.nice)?.steady(&lanes, &paths, options.reads)?)
+    Ok(pool(options.nice, site.of_a)?.steady(&lanes, &paths, options.reads)?)
 }
 
 /// The path of an object in the namespace of a limit.
@@ -139,17 +140,21 @@ fn limit(site: &mut TwoInstances, limits: u32) -> Result<(), BenchError> {
     site.settle()
 }
 
-/// Threads for clients, of the lowest priority if they are to have it.
-fn pool(is_lowered: bool) -> Result<ClientPool, BenchError> {
+/// Threads for clients, of the lowest priority if they are to have it, on the cores of `a` if there are such.
+fn pool(is_lowered: bool, cores: Option<Cores>) -> Result<ClientPool, BenchError> {
     let make = move || -> Result<ClientPool, BenchError> {
-        if is_lowered {
-            priority::lower_this_thread()?;
-        }
-        // Its threads inherit the priority.
+        place_this_thread(is_lowered, cores)?;
+        // Its threads inherit priority and cores.
         Ok(ClientPool::new(2)?)
     };
     let panicked = |_| BenchError::Priority("clients".to_owned(), std::io::Error::other("the thread panicked"));
     std::thread::spawn(make).join().map_err(panicked)?
+}
+
+/// Gives the calling thread the place of `a`'s load.
+fn place_this_thread(is_lowered: bool, cores: Option<Cores>) -> Result<(), BenchError> {
+    cores.map_or(Ok(()), Cores::keep_this_thread)?;
+    if is_lowered { priority::lower_this_thread() } else { Ok(()) }
 }
 
 impl EditStorm {
@@ -159,11 +164,9 @@ impl EditStorm {
             EditPace { per_minute: options.storm, burst: options.burst, most: u64::from(options.storm) * seconds / 60 };
         let (clusters, dir, first) = (site.a.clusters.clone(), site.manifests.clone(), site.edit + 1);
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, is_lowered) = (Arc::clone(&is_over), options.nice);
+        let (over, is_lowered, cores) = (Arc::clone(&is_over), options.nice, site.of_a);
         let thread = std::thread::spawn(move || {
-            if is_lowered {
-                priority::lower_this_thread()?;
-            }
+            place_this_thread(is_lowered, cores)?;
             let write = |number| edit(&clusters, &dir, first + number, number);
             pace.run(&over, write)
         });

@@ -9,6 +9,7 @@
 //! Envoys in sync with it.
 
 mod clusters;
+mod cores;
 mod disturbance;
 mod figures;
 mod observer;
@@ -25,6 +26,7 @@ use portcullis_harness::rundir::RunDir;
 
 use crate::error::BenchError;
 use crate::{document, limits};
+use cores::Cores;
 use disturbance::Disturbance;
 use figures::{Trial, Trials};
 use observer::Observer;
@@ -85,6 +87,10 @@ pub(crate) struct Instances {
     /// the instances share in Portcullis, the control plane, which runs at the ordinary priority whomever it works for.
     #[arg(long, action = ArgAction::Set, value_name = "BOOL", default_value_t = true)]
     nice: bool,
+    /// Keep Envoys, agents, server and clients of `b` on the second half of the machine's cores, and everything else on the first half:
+    /// the control plane has a machine of its own as a rule. Needs two cores.
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL", default_value_t = true)]
+    apart: bool,
     /// Writes figures and picture into docs.
     #[arg(long)]
     write: bool,
@@ -101,6 +107,10 @@ pub(crate) fn run(options: &Instances) -> Result<(), BenchError> {
     };
     eprintln!("starting a control plane and four Envoys");
     let mut site = TwoInstances::start(&run, [options.clusters, options.clusters_of_b], options.nice)?;
+    if options.apart {
+        let [first, second] = Cores::halves()?;
+        site.keep_apart(first, second)?;
+    }
     let mut observer = Observer::start(&site, options)?;
     let mut trials = Trials::default();
     for round in 0..options.rounds {
@@ -142,8 +152,9 @@ fn measure(
 
 fn text(options: &Instances, trials: &Trials) -> String {
     let priority = if options.nice { "at the lowest priority" } else { "at the same priority as all else" };
+    let cores = if options.apart { "`b` has half of the cores for itself" } else { "all share the cores" };
     format!(
-        "{} rounds, {} s for each phase; {} clusters of `a` and {} of `b`; {} reads a second at `b`; the load of `a` {priority}. In brackets the quartiles of the rounds; CPU time is of one core.\n\n{}\n{}",
+        "{} rounds, {} s for each phase; {} clusters of `a` and {} of `b`; {} reads a second at `b`; the load of `a` {priority}; {cores}. In brackets the quartiles of the rounds; CPU time is of one core.\n\n{}\n{}",
         options.rounds,
         options.seconds,
         options.clusters,

@@ -1,5 +1,7 @@
 //! The lowest priority for load whose share of the processor is not what is measured.
 
+use std::ffi::OsStr;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, setpriority_process};
 
@@ -10,17 +12,22 @@ const LOWEST: i32 = 19;
 
 /// Lowers all threads of a process, and with them those that they start later.
 pub(super) fn lower(pid: u32) -> Result<(), BenchError> {
-    let path = format!("/proc/{pid}/task");
-    let threads = std::fs::read_dir(&path).map_err(|source| BenchError::Read { path, source })?;
-    for thread in threads.flatten() {
-        let id = thread.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        match id.map(|id| setpriority_process(Some(id), LOWEST)) {
+    for thread in threads_of(pid)? {
+        match setpriority_process(Some(thread), LOWEST) {
             // It has ended meanwhile.
-            Some(Err(Errno::SRCH)) | Some(Ok(())) | None => {}
-            Some(Err(errno)) => return Err(BenchError::Priority(format!("process {pid}"), errno.into())),
+            Err(Errno::SRCH) | Ok(()) => {}
+            Err(errno) => return Err(BenchError::Priority(format!("process {pid}"), errno.into())),
         }
     }
     Ok(())
+}
+
+/// The threads of a process.
+pub(super) fn threads_of(pid: u32) -> Result<Vec<Pid>, BenchError> {
+    let path = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&path).map_err(|source| BenchError::Read { path, source })?;
+    let id = |name: &OsStr| name.to_str()?.parse().ok().and_then(Pid::from_raw);
+    Ok(threads.flatten().filter_map(|thread| id(&thread.file_name())).collect())
 }
 
 /// Lowers the calling thread, and with it those that it starts later.

@@ -14,6 +14,7 @@ use portcullis_harness::{ports, wait, write_private};
 use serde_json::json;
 
 use super::clusters::Clusters;
+use super::cores::Cores;
 use super::priority;
 use super::xds::XdsNetwork;
 use crate::error::BenchError;
@@ -43,6 +44,8 @@ pub(super) struct TwoInstances {
     pub(super) manifests: PathBuf,
     /// The number of `a`'s last edit or load.
     pub(super) edit: u64,
+    /// The cores of `a`, if `b` has others.
+    pub(super) of_a: Option<Cores>,
     plane: ControlPlane,
     address: SocketAddr,
     serving_ca: Ca,
@@ -109,7 +112,7 @@ impl TwoInstances {
         let mut tenants = tenants.collect::<Result<Vec<_>, BenchError>>()?.into_iter();
         let (Some(a), Some(b)) = (tenants.next(), tenants.next()) else { return Err(BenchError::Lacks("instances")) };
         let alice = trusts.client.issue(&CertSpec::client("alice", ["developers"]))?;
-        let this = TwoInstances { a, b, log, manifests, edit: 0, plane, address, serving_ca, alice };
+        let this = TwoInstances { a, b, log, manifests, edit: 0, of_a: None, plane, address, serving_ca, alice };
         for agent in this.a.agents.iter().chain(&this.b.agents) {
             agent.wait_ready(PATIENCE)?;
         }
@@ -118,6 +121,18 @@ impl TwoInstances {
             this.a.lower()?;
         }
         Ok(this)
+    }
+
+    /// Keeps the control plane and `a` on the first of these cores, and `b` on the second, with this thread and those that it starts later.
+    pub(super) fn keep_apart(&mut self, first: Cores, second: Cores) -> Result<(), BenchError> {
+        self.a
+            .pids()
+            .into_iter()
+            .chain([self.a.server.pid(), self.plane.process().pid()])
+            .try_for_each(|pid| first.keep(pid))?;
+        self.b.pids().into_iter().chain([self.b.server.pid()]).try_for_each(|pid| second.keep(pid))?;
+        self.of_a = Some(first);
+        second.keep_this_thread()
     }
 
     /// Waits until all Envoys have acknowledged what was written last.

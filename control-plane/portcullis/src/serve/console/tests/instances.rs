@@ -50,7 +50,7 @@ fn divided() -> FixedData {
     let instance = |name: &str| InstanceSummary {
         name: name.to_owned(),
         conditions: not_ready.clone(),
-        counts: InstanceCounts { gateways: 0, clusters: 1, envoys: 1 },
+        counts: InstanceCounts { gateways: 0, clusters: 1, envoys: 1, gateway_envoys: 0 },
     };
     fleet.gateways.extend(INSTANCES.map(gateway));
     fleet.instances = INSTANCES.map(instance).into();
