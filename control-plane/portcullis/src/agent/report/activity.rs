@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 
 use super::SHARE;
 use super::in_flight::RequestsByServer;
-use super::refusal::{Refusal, ReportingEnvoy};
+use super::stream_end::{ReportStreamEnd, ReportingEnvoy};
 use crate::activity_report::ActivityPage;
 use crate::agent::activity::ActivitySource;
 use crate::agent::admin::Admin;
@@ -71,7 +71,7 @@ pub(super) async fn report_on(
     let mut pages = pages;
     loop {
         let Err(status) = send_pages(&client, envoy, &mut pages).await;
-        let Refusal { why, pause } = Refusal::of(&status, envoy);
+        let ReportStreamEnd { why, pause } = ReportStreamEnd::of(&status, envoy);
         // Once, and not at every try.
         if why != *last {
             tracing::warn!(control_plane = peer, error = why, "activity is not reported");

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::refusal::{Refusal, ReportingEnvoy};
+use super::stream_end::{ReportStreamEnd, ReportingEnvoy};
 use crate::agent::activity::{ActivityError, ActivitySource};
 
 /// The time that an answer may take at least and at most. A later one would be for a report that is not the newest any more.
@@ -172,7 +172,7 @@ pub(super) async fn exchange_on(
     let client = ReportClient::new(channel);
     loop {
         let Err(status) = send_reports(&client, envoy, &mut reports, &answers).await;
-        let Refusal { why, pause } = Refusal::of(&status, envoy);
+        let ReportStreamEnd { why, pause } = ReportStreamEnd::of(&status, envoy);
         // Once, and not at every try.
         if why != *last {
             tracing::warn!(control_plane = peer, error = why, "the use of limits is not reported");

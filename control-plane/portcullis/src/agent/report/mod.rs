@@ -7,9 +7,9 @@ mod clusters_page;
 mod in_flight;
 mod limits;
 mod network;
-mod refusal;
 mod send;
 mod statistics;
+mod stream_end;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,9 +25,9 @@ use tokio::time::sleep;
 
 pub(super) use self::limits::LimitsState;
 use self::network::Network;
-use self::refusal::ReportingEnvoy;
 use self::send::ControlPlane;
 use self::statistics::Servers;
+use self::stream_end::ReportingEnvoy;
 use super::activity::ActivitySource;
 use super::admin::Admin;
 use crate::bootstrap::Bootstrap;

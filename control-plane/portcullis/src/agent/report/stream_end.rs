@@ -19,14 +19,14 @@ pub(super) struct ReportingEnvoy {
 
 /// The end of a stream of reports.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct ReportStreamEnd {
     /// Why it ended, for the log.
     pub(super) why: String,
     /// The time before another try.
     pub(super) pause: Duration,
 }
 
-impl Refusal {
+impl ReportStreamEnd {
     /// The end of a stream of this Envoy.
     pub(super) fn of(status: &Status, envoy: &ReportingEnvoy) -> Self {
         let is_refused = matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied);
@@ -54,7 +54,7 @@ mod tests {
         let seldom = seldom.into_iter().chain(of_gateway).map(|one| (one, OLD_PEER_PAUSE));
         for ((gateway, code), pause) in seldom.chain(soon.map(|one| (one, RECONNECT_PAUSE))) {
             let envoy = ReportingEnvoy { node: "n".to_owned(), gateway: gateway.map(str::to_owned) };
-            let found = Refusal::of(&Status::new(code, "reason"), &envoy);
+            let found = ReportStreamEnd::of(&Status::new(code, "reason"), &envoy);
             assert_eq!(found.pause, pause, "{gateway:?} {code:?}");
             assert!(code == Code::Unimplemented || found.why.contains("reason"), "{found:?}");
         }
