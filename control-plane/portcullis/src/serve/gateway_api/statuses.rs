@@ -1,11 +1,12 @@
 //! Verdicts about objects of the Gateway API as their statuses.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
-    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents, without_own_conditions,
+    Attached, CONTROLLER_NAME, ClosedRoutes, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations,
+    ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
+    without_own_conditions,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
@@ -46,12 +47,9 @@ impl<'a> Judged<'a> {
         Programmed::of(served, state, self.closed_listeners.get(gateway))
     }
 
-    /// A route with its closures in it.
-    pub(super) fn route(&self, route: &'a RouteVerdict, served: &ServedByName<'a>) -> Cow<'a, RouteVerdict> {
-        match self.closures.get(&(route.kind, route.name.clone())) {
-            Some(closed) => Cow::Owned(route.with_closures(closed, |name| served.get(name).copied())),
-            None => Cow::Borrowed(route),
-        }
+    /// The routes some of whose connections are closed.
+    pub(super) fn closed(&self) -> ClosedRoutes {
+        ClosedRoutes::of(self.attached, self.closures)
     }
 }
 
@@ -75,11 +73,12 @@ pub(super) fn statuses<'a>(
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
-    let of_routes = served.clone();
+    let closed = Rc::new(judged.closed());
+    let of_gateways = Rc::clone(&closed);
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let programmed = judged.programmed(&gateway.name, &served);
-        let written = gateway_status(gateway, programmed, status(&key)?, now);
+        let written = gateway_status(&of_gateways.gateway(gateway), programmed, status(&key)?, now);
         Some((key, written))
     });
     let left = attached.foreign.iter().filter_map(move |name| {
@@ -90,7 +89,7 @@ pub(super) fn statuses<'a>(
     let routes = attached.routes.iter().filter_map(move |route| {
         let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
-        let written = route_status(&judged.route(route, &of_routes), stored, now)?;
+        let written = route_status(&closed.route(route), stored, now)?;
         Some((key, written))
     });
     let led_by = upstream_status::led_by(&attached.served, closures);
@@ -329,6 +328,8 @@ mod tests {
         assert_eq!((&accepted["type"], &accepted["status"]), (&json!("Accepted"), &json!("False")), "{route}");
         assert_eq!(accepted["reason"], "TooManyClientAddresses");
         assert_eq!(accepted["message"], "connections at listener a are closed: no room");
+        let gateway = statuses(judged, None, &stored, NOW).find(|(key, _)| key.kind == WatchedKind::Gateway).unwrap().1;
+        assert_eq!(gateway["listeners"][0]["attachedRoutes"], 0, "{gateway}");
         let counted = counts(judged).listed();
         assert!(counted.contains(&"TLSRoute Accepted 1".to_owned()), "{counted:?}");
     }
