@@ -5,6 +5,7 @@ mod control_plane;
 mod discovery;
 mod fixture;
 mod gateway_api;
+mod gateway_class;
 mod gateway_envoys;
 mod gateway_frontend;
 mod gateway_health;
