@@ -339,7 +339,7 @@ fn gateway_with_a_field_that_is_not_served_is_refused() {
             json!({"addresses": [{"value": "192.0.2.1"}, {"value": "2001:db8::1"}, {}]}),
             &["gateway g Accepted True Accepted: spec.addresses[2] has no effect", "served l:443"],
         ),
-        (json!({"addresses": [{}, {"value": ""}]}), &["gateway g Accepted True Accepted: ", "no note", "served l:443"]),
+        (json!({"addresses": [{}, {"value": ""}]}), &["gateway g Accepted True Accepted: ", "no note"]),
         (
             json!({"infrastructure": {"labels": {"a": "b"}}}),
             &["gateway g Accepted True Accepted: spec.infrastructure", "note spec.infrastructure"],
