@@ -1,13 +1,15 @@
 //! Accepted routes whose connections are closed at a listener all the same, in their conditions.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::Attached;
 use crate::condition::{ConditionVerdict, Rejection};
 use crate::name::{ObjectName, RouteKind};
 use crate::route::means;
 use crate::served::{ListenerRole, ServedGateway, ServedListener};
-use crate::verdict::{ParentVerdict, RouteVerdict};
+use crate::verdict::{GatewayVerdict, ParentVerdict, RouteVerdict};
 
 /// Most listeners that a message names.
 const MAX_NAMED: usize = 3;
@@ -28,11 +30,79 @@ pub struct RouteClosure {
 /// The closures of routes.
 pub type RouteClosures = BTreeMap<(RouteKind, ObjectName), Vec<RouteClosure>>;
 
+/// The routes some of whose connections are closed, and the listeners that do not count them therefore.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClosedRoutes {
+    routes: BTreeMap<(RouteKind, ObjectName), RouteVerdict>,
+    /// The numbers of routes by Gateway and the place of the listener.
+    uncounted: BTreeMap<(ObjectName, usize), usize>,
+}
+
+impl ClosedRoutes {
+    /// Those of all verdicts.
+    pub fn of(attached: &Attached, closures: &RouteClosures) -> Self {
+        let mut closed = Self::default();
+        if closures.is_empty() {
+            return closed;
+        }
+        let served: BTreeMap<&ObjectName, &ServedGateway> =
+            attached.served.iter().map(|one| (&one.gateway, one.as_ref())).collect();
+        for route in &attached.routes {
+            let key = (route.kind, route.name.clone());
+            let Some(of_route) = closures.get(&key) else { continue };
+            let verdict = route.with_closures(of_route, |name| served.get(name).copied());
+            let still = verdict.counted();
+            for place in route.counted().into_iter().filter(|place| !still.contains(place)) {
+                let number = closed.uncounted.entry(place).or_default();
+                *number = number.saturating_add(1);
+            }
+            closed.routes.insert(key, verdict);
+        }
+        closed
+    }
+
+    /// A route with its closures in the conditions.
+    pub fn route<'a>(&self, route: &'a RouteVerdict) -> Cow<'a, RouteVerdict> {
+        match self.routes.get(&(route.kind, route.name.clone())) {
+            Some(closed) => Cow::Owned(closed.clone()),
+            None => Cow::Borrowed(route),
+        }
+    }
+
+    /// A Gateway whose listeners count the routes that are accepted all the same.
+    pub fn gateway<'a>(&self, gateway: &'a GatewayVerdict) -> Cow<'a, GatewayVerdict> {
+        let of_listener =
+            |index: usize| self.uncounted.get(&(gateway.name.clone(), index)).copied().unwrap_or_default();
+        if (0..gateway.listeners.len()).all(|index| of_listener(index) == 0) {
+            return Cow::Borrowed(gateway);
+        }
+        let mut gateway = gateway.clone();
+        for (index, listener) in gateway.listeners.iter_mut().enumerate() {
+            let uncounted = self.uncounted.get(&(gateway.name.clone(), index)).copied().unwrap_or_default();
+            listener.attached_routes = listener.attached_routes.saturating_sub(uncounted);
+        }
+        Cow::Owned(gateway)
+    }
+}
+
 impl RouteVerdict {
+    /// The listeners that count the route, by Gateway and place.
+    fn counted(&self) -> BTreeSet<(ObjectName, usize)> {
+        let is_accepted = |parent: &&ParentVerdict| {
+            parent.conditions.iter().any(|condition| condition.kind == "Accepted" && condition.status)
+        };
+        let of_parent = |parent: &ParentVerdict| {
+            let namespace = parent.parent.namespace.as_deref().unwrap_or(&self.name.namespace);
+            let gateway = ObjectName::new(namespace, &parent.parent.name);
+            parent.counted_at.iter().map(|index| (gateway.clone(), *index)).collect::<Vec<_>>()
+        };
+        self.parents.iter().filter(is_accepted).flat_map(of_parent).collect()
+    }
+
     /// The verdict with its closures in it: at a parent all of whose listeners close its connections the route is not accepted; at one
     /// of which some do, the message names them. `served` finds an accepted Gateway.
     #[must_use]
-    pub fn with_closures<'a>(
+    pub(crate) fn with_closures<'a>(
         &self,
         closures: &[RouteClosure],
         served: impl Fn(&ObjectName) -> Option<&'a ServedGateway>,
@@ -71,7 +141,11 @@ impl RouteVerdict {
             }
             _ => ConditionVerdict::fails("Accepted", &Rejection::new(reason, message.as_str())),
         };
-        Some(ParentVerdict { conditions: parent.conditions.iter().map(edited).collect(), ..parent.clone() })
+        let mut conditions: Vec<ConditionVerdict> = parent.conditions.iter().map(edited).collect();
+        // A part of a route that is not accepted is not said to be.
+        let is_refused = conditions.iter().any(|one| one.kind == "Accepted" && !one.status);
+        conditions.retain(|one| !(is_refused && one.kind == "PartiallyInvalid"));
+        Some(ParentVerdict { conditions, ..parent.clone() })
     }
 
     /// Whether the listener has the route.

@@ -24,6 +24,8 @@ const PARAMETERS: (&str, &str) = ("portcullis.dev", "GatewaySettings");
 pub(crate) struct JudgedClass<'a> {
     pub(crate) class: &'a GatewayClass,
     pub(crate) refusal: Option<Rejection>,
+    /// Why its settings are not those of their newest version.
+    outdated: Option<String>,
 }
 
 /// A Gateway of such a class.
@@ -40,7 +42,11 @@ pub(crate) struct JudgedGateway<'a> {
 pub(crate) fn judge_classes<'a>(objects: &'a GatewayObjects, inventory: &Inventory) -> Vec<JudgedClass<'a>> {
     let mut classes: Vec<_> = own_classes(objects).collect();
     classes.sort_by_key(|class| &class.metadata.name);
-    let judged = classes.into_iter().map(|class| JudgedClass { class, refusal: refuse_class(class, inventory) });
+    let judged = classes.into_iter().map(|class| JudgedClass {
+        class,
+        refusal: refuse_class(class, inventory),
+        outdated: outdated_settings(class, inventory),
+    });
     judged.collect()
 }
 
@@ -76,6 +82,12 @@ fn refuse_class(class: &GatewayClass, inventory: &Inventory) -> Option<Rejection
     let unsupported: Vec<String> = class.spec.other.paths("spec").collect();
     let fields = Rejection::of_fields(&unsupported);
     fields.or_else(|| class.spec.parameters_ref.as_ref().and_then(|reference| refuse_parameters(reference, inventory)))
+}
+
+fn outdated_settings(class: &GatewayClass, inventory: &Inventory) -> Option<String> {
+    let name = &class.spec.parameters_ref.as_ref()?.name;
+    let why = inventory.newest_settings_refusal(name)?;
+    Some(format!("{} {name} are used as they were accepted last: {why}", PARAMETERS.1))
 }
 
 fn refuse_parameters(reference: &ParametersReference, inventory: &Inventory) -> Option<Rejection> {
@@ -216,6 +228,7 @@ fn notes(gateway: &Gateway) -> Vec<Note> {
     }
     notes.extend(spec.allowed_listeners.iter().flat_map(listener_sets));
     notes.extend(frontend_notes(gateway));
+    notes.extend(unassigned_addresses(gateway));
     notes
 }
 
@@ -226,6 +239,17 @@ fn listener_sets(allowed: &AllowedListeners) -> Vec<Note> {
     let others = allowed.other.paths(path).chain(allowed.namespaces.other.paths(namespaces));
     let note = |path| Note::no_effect(path, "has no effect: ListenerSets are not served");
     own.into_iter().chain(others).map(note).collect()
+}
+
+/// Addresses without a value beside one with a value: the Envoys listen at the latter alone.
+fn unassigned_addresses(gateway: &Gateway) -> Vec<Note> {
+    let addresses = || gateway.spec.addresses.iter().enumerate();
+    if addresses().all(|(_, address)| address.value.is_empty()) {
+        return Vec::new();
+    }
+    let empty = addresses().filter(|(_, address)| address.value.is_empty());
+    let message = "has no effect: no address is chosen beside those that have a value";
+    empty.map(|(index, _)| Note::no_effect(format!("spec.addresses[{index}]"), message)).collect()
 }
 
 /// Client certificates that no listener asks for. A listener that passes TLS on says so itself.
@@ -246,7 +270,10 @@ fn frontend_notes(gateway: &Gateway) -> Vec<Note> {
 
 impl JudgedClass<'_> {
     pub(crate) fn conditions(&self) -> Vec<ConditionVerdict> {
-        vec![ConditionVerdict::unless("Accepted", "Accepted", self.refusal.as_ref())]
+        vec![match &self.refusal {
+            Some(why) => ConditionVerdict::fails("Accepted", why),
+            None => ConditionVerdict::holds("Accepted", "Accepted", self.outdated.clone().unwrap_or_default()),
+        }]
     }
 }
 

@@ -109,6 +109,8 @@ pub struct UnseenKinds {
 pub enum Usability {
     /// It does.
     Usable,
+    /// Its last good version does and is in use; and why the newest does not.
+    Former(String),
     /// It does not, and why.
     Malformed(String),
 }
@@ -152,9 +154,17 @@ impl Inventory {
 
     pub(crate) fn settings(&self, name: &str) -> Presence<'_> {
         match self.settings.get(name) {
-            Some(Usability::Usable) => Presence::Present,
+            Some(Usability::Usable | Usability::Former(_)) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
             None => self.presence(false),
+        }
+    }
+
+    /// Why the newest version of settings is not in use, if an earlier one is.
+    pub(crate) fn newest_settings_refusal(&self, name: &str) -> Option<&str> {
+        match self.settings.get(name)? {
+            Usability::Former(why) => Some(why),
+            Usability::Usable | Usability::Malformed(_) => None,
         }
     }
 
@@ -173,7 +183,7 @@ impl Inventory {
 
     fn content<'a>(&self, content: Option<&'a Usability>) -> Presence<'a> {
         match content {
-            Some(Usability::Usable) => Presence::Present,
+            Some(Usability::Usable | Usability::Former(_)) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
             None => self.presence(false),
         }

@@ -54,7 +54,7 @@ mod upstream;
 mod verdict;
 mod withheld_budget;
 
-pub use closures::{RouteClosure, RouteClosures};
+pub use closures::{ClosedRoutes, RouteClosure, RouteClosures};
 pub use condition::{ConditionVerdict, Note, NoteKind, unread_content};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use former::{FormerCertificates, ListenerName};

@@ -19,7 +19,7 @@ pub struct ObjectGenerations {
 }
 
 /// A list of conditions: own ones in the places where they are, new ones at the end, and those of types that are not ours as
-/// they are. A list has eight places: if they are not enough, own ones go before others. A time is that of the condition before if
+/// they are. A list has eight places: of own ones those are left out that others leave no place, the least needed first. A time is that of the condition before if
 /// its status has not changed since. `now` is in RFC 3339.
 pub fn conditions(
     before: &[Value],
@@ -28,26 +28,43 @@ pub fn conditions(
     now: &str,
 ) -> Vec<Value> {
     let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
+    let is_ours = |condition: &Value| {
+        kind(condition).is_some_and(|kind| is_own(&kind) || verdicts.iter().any(|one| one.kind == kind))
+    };
+    let others = before.iter().filter(|condition| !is_ours(condition)).count();
+    let verdicts = most_needed(verdicts, MAX_CONDITIONS.saturating_sub(others));
     let verdict_of = |condition: &Value| verdicts.iter().find(|one| Some(one.kind) == kind(condition).as_deref());
-    let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| is_own(&kind));
     let mut merged: Vec<Value> = Vec::new();
-    let mut places_of_others = MAX_CONDITIONS.saturating_sub(verdicts.len());
     for condition in before {
         match verdict_of(condition) {
             Some(_) if is_newer(condition, generations) => merged.push(condition.clone()),
             Some(verdict) => merged.push(written(verdict, Some(condition), generations.judged, now)),
-            None if is_withdrawn(condition) => {}
-            None if places_of_others == 0 => {}
-            None => {
-                places_of_others -= 1;
-                merged.push(condition.clone());
-            }
+            None if is_ours(condition) => {}
+            None => merged.push(condition.clone()),
         }
     }
-    let is_new = |verdict: &&ConditionVerdict| before.iter().all(|one| kind(one).as_deref() != Some(verdict.kind));
+    let is_new = |verdict: &&&ConditionVerdict| before.iter().all(|one| kind(one).as_deref() != Some(verdict.kind));
     merged.extend(verdicts.iter().filter(is_new).map(|verdict| written(verdict, None, generations.judged, now)));
-    merged.truncate(MAX_CONDITIONS);
     merged
+}
+
+/// Verdicts for which there are places, in their order.
+fn most_needed(verdicts: &[ConditionVerdict], places: usize) -> Vec<&ConditionVerdict> {
+    let mut ranked: Vec<(usize, &ConditionVerdict)> = verdicts.iter().enumerate().collect();
+    ranked.sort_by_key(|(index, verdict)| (rank(verdict.kind), *index));
+    ranked.truncate(places);
+    ranked.sort_by_key(|(index, _)| *index);
+    ranked.into_iter().map(|(_, verdict)| verdict).collect()
+}
+
+/// Policies say themselves at which objects they are in effect, and a start needs the names that a route holds.
+fn rank(kind: &str) -> u8 {
+    match kind {
+        HOSTNAMES_HELD => 1,
+        optional if OWN_TYPES.contains(&optional) => 2,
+        affected if is_own(affected) => 3,
+        _ => 0,
+    }
 }
 
 /// Whether a condition is about a version that is not judged here yet. One about a version that there never was says nothing.

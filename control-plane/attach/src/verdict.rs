@@ -82,6 +82,8 @@ pub struct ParentVerdict {
     pub parent: ParentReference,
     /// The conditions.
     pub conditions: Vec<ConditionVerdict>,
+    /// The listeners that count the route because of this reference, by their places in the Gateway.
+    pub counted_at: Vec<usize>,
     /// The condition that lists the host names that are the route's own, for those that judge it later.
     pub held: Option<ConditionVerdict>,
 }
@@ -117,11 +119,13 @@ pub(crate) fn route_verdicts(
         };
         let Some(parent) = route.parents.get(attachment.parent) else { continue };
         let accepted = accepted(attachment, route, routes, gateways, (claims, plain, &held_at));
+        let mut counted_at = Vec::new();
         if accepted.status {
             let listeners = attachment.listeners.iter().flatten();
             let has_any = |at: usize| is_plain(attachment.gateway, at, gateways) || has_held(attachment, at, &held_at);
             for (listener, _) in listeners.filter(|(at, _)| has_any(*at)) {
                 attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
+                counted_at.push(*listener);
             }
         }
         let refused = gateways.get(attachment.gateway).filter(|_| has_requests(attachment, gateways));
@@ -132,7 +136,7 @@ pub(crate) fn route_verdicts(
         let is_cut = route.refusal_at(attachment.gateway).is_some_and(|one| one.reason == "TooManyHostnames");
         let listeners = attachment.listeners.as_ref().ok();
         let held = listeners.and_then(|listeners| held(at, (listeners, is_cut), gateways, claims));
-        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions, held });
+        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions, counted_at, held });
     }
     RouteVerdicts { routes: verdicts, attached }
 }

@@ -20,10 +20,13 @@ pub struct PolicyAncestors {
 }
 
 /// The entries of a policy: other controllers' as they are and first, then its own, one for each target. Own ones of targets that are
-/// gone are removed. `newest` is the newest version of the policy that is known, `now` is in RFC 3339.
+/// gone are removed, and those of targets that are undecided stay. `newest` is the newest version of the policy that is known, `now` is in RFC 3339.
 pub fn policy_ancestors(before: &[Value], verdict: &PolicyVerdict, newest: Option<i64>, now: &str) -> PolicyAncestors {
     let is_ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
     let mut ancestors: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
+    let kept: Vec<Value> =
+        before.iter().filter(is_ours).filter(|entry| is_undecided(entry, verdict)).cloned().collect();
+    ancestors.extend(kept.iter().take(MAX_ANCESTORS.saturating_sub(ancestors.len())).cloned());
     let generations = ObjectGenerations { judged: verdict.generation, newest };
     let places = MAX_ANCESTORS.saturating_sub(ancestors.len());
     let own = verdict.ancestors.iter().take(places).map(|one| {
@@ -39,7 +42,21 @@ pub fn policy_ancestors(before: &[Value], verdict: &PolicyVerdict, newest: Optio
         json!({"ancestorRef": reference, "controllerName": CONTROLLER_NAME, "conditions": conditions})
     });
     ancestors.extend(own.collect::<Vec<_>>());
+    if !kept.is_empty() {
+        // Each in its place: a start without new verdicts writes nothing.
+        let place = |entry: &Value| {
+            before.iter().position(|one| one.get("ancestorRef") == entry.get("ancestorRef") && is_ours(&one))
+        };
+        ancestors.sort_by_cached_key(
+            |entry| if is_ours(&entry) { place(entry).map_or((2, 0), |at| (1, at)) } else { (0, 0) },
+        );
+    }
     PolicyAncestors { ancestors, left_out: verdict.ancestors.len().saturating_sub(places) }
+}
+
+fn is_undecided(entry: &Value, verdict: &PolicyVerdict) -> bool {
+    let is_it = |target: &PolicyTarget| entry.get("ancestorRef") == Some(&reference(target, &verdict.name.namespace));
+    verdict.undecided.iter().any(is_it)
 }
 
 /// The target as an entry names it: with the namespace, unless it has none.

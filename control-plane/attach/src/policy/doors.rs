@@ -42,10 +42,27 @@ pub enum DoorTargets {
 /// The doors among objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListedDoors {
-    /// With the names of their listeners; none of another controller's.
-    gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>>,
-    /// With those of their parents that are Gateways of this controller.
-    routes: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    gateways: BTreeMap<ObjectName, GatewayDoor>,
+    routes: BTreeMap<ObjectName, RouteDoor>,
+}
+
+/// A Gateway among objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum GatewayDoor {
+    /// Of this controller, with the names of its listeners.
+    Own(BTreeSet<String>),
+    /// Of a class that is not there: it may be any controller's.
+    WithoutClass,
+    Foreign,
+}
+
+/// The parents of an `HTTPRoute`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct RouteDoor {
+    /// Those that are Gateways of this controller.
+    own: BTreeSet<ObjectName>,
+    /// Whether the class of another one is not there.
+    may_be_own: bool,
 }
 
 /// Why a policy has no effect at a door.
@@ -53,8 +70,10 @@ pub struct ListedDoors {
 pub(super) enum DoorAbsence {
     /// It is not there, and is only assumed to be if not all objects are known.
     Missing(String),
-    /// Another controller judges the policy there, or none does yet.
+    /// Another controller judges the policy there.
     Foreign,
+    /// It is not known whether this controller judges the policy there: the objects are not listed, or a class is gone.
+    Unknown,
 }
 
 impl Door {
@@ -99,7 +118,9 @@ impl DoorTargets {
     pub fn gateways<'a>(&'a self, door: &'a Door) -> Vec<&'a ObjectName> {
         match (door, self) {
             (Door::Gateway(name) | Door::Listener(name, _), _) => vec![name],
-            (Door::Route(route), Self::Listed(listed)) => listed.routes.get(route).into_iter().flatten().collect(),
+            (Door::Route(route), Self::Listed(listed)) => {
+                listed.routes.get(route).into_iter().flat_map(|route| &route.own).collect()
+            }
             (Door::Route(_), Self::Unserved | Self::Unlisted) => Vec::new(),
         }
     }
@@ -109,22 +130,33 @@ impl ListedDoors {
     /// Those of these objects, classes and Gateways of other controllers among them.
     pub fn of(classes: &[GatewayClass], gateways: &[Gateway], routes: &[HttpRoute]) -> Self {
         let own_classes = classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME);
-        let classes: BTreeSet<&str> = own_classes.map(|class| class.metadata.name.as_str()).collect();
+        let own_classes: BTreeSet<&str> = own_classes.map(|class| class.metadata.name.as_str()).collect();
+        let classes: BTreeSet<&str> = classes.iter().map(|class| class.metadata.name.as_str()).collect();
         let gateway = |one: &Gateway| {
-            let is_own = classes.contains(one.spec.gateway_class_name.as_str());
+            let class = one.spec.gateway_class_name.as_str();
             let listeners = || one.spec.listeners.iter().map(|listener| listener.name.clone()).collect();
-            (ObjectName::of(&one.metadata), is_own.then(listeners))
+            let door = match (own_classes.contains(class), classes.contains(class)) {
+                (true, _) => GatewayDoor::Own(listeners()),
+                (false, true) => GatewayDoor::Foreign,
+                (false, false) => GatewayDoor::WithoutClass,
+            };
+            (ObjectName::of(&one.metadata), door)
         };
-        let gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>> = gateways.iter().map(gateway).collect();
-        let own = |parent: &ParentReference, namespace: &str| {
+        let gateways: BTreeMap<ObjectName, GatewayDoor> = gateways.iter().map(gateway).collect();
+        let parent_name = |parent: &ParentReference, namespace: &str| {
             let name = ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), parent.name.as_str());
-            let is_gateway = parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway";
-            (is_gateway && gateways.get(&name).is_some_and(Option::is_some)).then_some(name)
+            (parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway").then_some(name)
         };
         let routes = routes.iter().map(|route| {
-            let name = ObjectName::of(&route.metadata);
-            let own = route.spec.parent_refs.iter().filter_map(|parent| own(parent, &name.namespace)).collect();
-            (name, own)
+            let (name, mut door) = (ObjectName::of(&route.metadata), RouteDoor::default());
+            for parent in route.spec.parent_refs.iter().filter_map(|parent| parent_name(parent, &name.namespace)) {
+                match gateways.get(&parent) {
+                    Some(GatewayDoor::Own(_)) => drop(door.own.insert(parent)),
+                    Some(GatewayDoor::WithoutClass) => door.may_be_own = true,
+                    Some(GatewayDoor::Foreign) | None => {}
+                }
+            }
+            (name, door)
         });
         let routes = routes.collect();
         Self { gateways, routes }
@@ -136,14 +168,18 @@ impl ListedDoors {
         match door {
             Door::Gateway(name) | Door::Listener(name, _) => match (self.gateways.get(name), door) {
                 (None, _) => missing(),
-                (Some(None), _) => Some(DoorAbsence::Foreign),
-                (Some(Some(listeners)), Door::Listener(_, listener)) if !listeners.contains(listener) => missing(),
-                (Some(Some(_)), _) => None,
+                (Some(GatewayDoor::Foreign), _) => Some(DoorAbsence::Foreign),
+                (Some(GatewayDoor::WithoutClass), _) => Some(DoorAbsence::Unknown),
+                (Some(GatewayDoor::Own(listeners)), Door::Listener(_, listener)) if !listeners.contains(listener) => {
+                    missing()
+                }
+                (Some(GatewayDoor::Own(_)), _) => None,
             },
             Door::Route(name) => match self.routes.get(name) {
                 None => missing(),
-                Some(parents) if parents.is_empty() => Some(DoorAbsence::Foreign),
-                Some(_) => None,
+                Some(route) if !route.own.is_empty() => None,
+                Some(route) if route.may_be_own => Some(DoorAbsence::Unknown),
+                Some(_) => Some(DoorAbsence::Foreign),
             },
         }
     }

@@ -107,6 +107,8 @@ pub struct PolicyVerdict {
     pub generation: Option<i64>,
     /// Its targets, in their order. Those of other controllers are not among them.
     pub ancestors: Vec<AncestorVerdict>,
+    /// Targets of which it is not known whether they are this controller's. Entries for them stay as they are.
+    pub undecided: Vec<PolicyTarget>,
     /// Targets that are not here and are assumed to exist.
     pub notes: Vec<Note>,
 }
@@ -183,7 +185,7 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
             let outcome = outcomes.remove(&(index, at)).or_else(|| conflict(site, policy, &holders, &ordered));
             let outcome = match (&site.standing, &site.absence) {
                 (Err(why), _) => PolicyOutcome::Refused(why.clone()),
-                (Ok(_), Some(DoorAbsence::Foreign)) => return None,
+                (Ok(_), Some(DoorAbsence::Foreign | DoorAbsence::Unknown)) => return None,
                 (Ok(_), Some(DoorAbsence::Missing(why))) => {
                     PolicyOutcome::Refused(Rejection::new("TargetNotFound", why))
                 }
@@ -197,6 +199,7 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
             name: policy.name(),
             generation: policy.metadata.generation,
             ancestors: sites.iter().enumerate().filter_map(&mut verdict).collect(),
+            undecided: sites.iter().filter(|site| site.is_undecided()).map(|site| site.target.clone()).collect(),
             notes: sites.iter().filter_map(|site| site.note.clone()).collect(),
         });
     }

@@ -27,6 +27,13 @@ pub(super) struct Site {
     pub(super) note: Option<Note>,
 }
 
+impl Site {
+    /// Whether it is not known if this controller judges the policy there.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.standing.is_ok() && self.absence == Some(DoorAbsence::Unknown)
+    }
+}
+
 /// The policy at each of its targets.
 pub(super) fn sites(policy: &PolicyObject, grants: &Grants<'_>, targets: &PolicyTargets) -> Vec<Site> {
     let site = |(index, target): (usize, &PolicyTarget)| {
@@ -54,14 +61,16 @@ pub(super) fn sites(policy: &PolicyObject, grants: &Grants<'_>, targets: &Policy
 impl PolicyTargets {
     fn absence(&self, door: &Door) -> Option<DoorAbsence> {
         match &self.doors {
-            DoorTargets::Unserved | DoorTargets::Unlisted => Some(DoorAbsence::Foreign),
+            DoorTargets::Unserved => Some(DoorAbsence::Foreign),
+            DoorTargets::Unlisted => Some(DoorAbsence::Unknown),
             DoorTargets::Listed(doors) => doors.absence(door),
         }
     }
 
     fn upstream_absence(&self, name: &ObjectName) -> Option<DoorAbsence> {
         match &self.doors {
-            DoorTargets::Unserved | DoorTargets::Unlisted => Some(DoorAbsence::Foreign),
+            DoorTargets::Unserved => Some(DoorAbsence::Foreign),
+            DoorTargets::Unlisted => Some(DoorAbsence::Unknown),
             DoorTargets::Listed(_) if self.upstreams.contains_key(name) => None,
             DoorTargets::Listed(_) => {
                 let message = format!("there is no KubernetesUpstream {name}, or as many others as may be are older");

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::world::{INFRA, class, gateway, http_route, inventory, listener, read};
-use crate::{ObjectName, ParentVerdict, RouteClosure, attach};
+use crate::condition::ConditionVerdict;
+use crate::{Attached, ClosedRoutes, ObjectName, ParentVerdict, RouteClosure, RouteKind, attach};
 
 fn closure(listener: &str) -> RouteClosure {
     let (gateway, message) = (ObjectName::new(INFRA, "g"), "no room".into());
@@ -85,4 +86,49 @@ fn message_about_closed_listeners_is_bounded() {
         .with_closures(&closures, |name| attached.served.iter().find(|one| one.gateway == *name).map(AsRef::as_ref));
     let message = &verdict.parents[0].conditions[0].message;
     assert!(message.ends_with("listener l2 are closed: no room; and at 3 more"), "{message}");
+}
+
+/// The routes that each listener counts with these closures.
+fn counts(attached: &Attached, closures: &[RouteClosure]) -> Vec<usize> {
+    let key = (RouteKind::Http, attached.routes[0].name.clone());
+    let closed = ClosedRoutes::of(attached, &[(key, closures.to_vec())].into());
+    closed.gateway(&attached.gateways[0]).listeners.iter().map(|listener| listener.attached_routes).collect()
+}
+
+#[test]
+fn route_without_any_open_listener_is_not_counted() {
+    let listeners =
+        json!([listener("a", 443, "HTTPS", ""), listener("b", 8443, "HTTPS", ""), listener("plain", 80, "HTTP", ""),]);
+    let [whole, only_a, only_b] = [json!({}), json!({"sectionName": "a"}), json!({"sectionName": "b"})];
+    for (why, parents, closed, expected) in [
+        ("none is closed", vec![&whole], &[][..], [2, 2, 2]),
+        ("one of two of a reference", vec![&whole], &["a"][..], [2, 2, 2]),
+        ("all of a reference", vec![&whole], &["a", "b"][..], [1, 1, 1]),
+        ("all of one reference", vec![&only_a, &only_b], &["a"][..], [1, 2, 1]),
+        ("another reference is open", vec![&whole, &only_a], &["a"][..], [2, 2, 2]),
+    ] {
+        let mut route = http_route("r", &["r.test"], &["c2"]);
+        route["spec"]["parentRefs"] = parents.into_iter().map(parent).collect();
+        let other = http_route("s", &["s.test"], &["c2"]);
+        let attached = attach(&read(&[class(), gateway(&listeners), route, other]), &inventory());
+        let closures: Vec<_> = closed.iter().map(|name| closure(name)).collect();
+        assert_eq!(counts(&attached, &closures), expected, "{why}");
+    }
+}
+
+#[test]
+fn closed_route_is_not_partially_invalid() {
+    let listeners = json!([listener("a", 443, "HTTPS", ""), listener("b", 8443, "HTTPS", "")]);
+    let mut attached =
+        attach(&read(&[class(), gateway(&listeners), http_route("r", &["r.test"], &["c2"])]), &inventory());
+    let partial = ConditionVerdict::holds("PartiallyInvalid", "UnsupportedValue", "a rule is dropped");
+    attached.routes[0].parents[0].conditions.push(partial);
+    let key = (RouteKind::Http, attached.routes[0].name.clone());
+    for (closed, expected) in [(&["a"][..], true), (&["a", "b"][..], false)] {
+        let closures = closed.iter().map(|name| closure(name)).collect();
+        let found = ClosedRoutes::of(&attached, &[(key.clone(), closures)].into());
+        let route = found.route(&attached.routes[0]);
+        let has_partial = route.parents[0].conditions.iter().any(|one| one.kind == "PartiallyInvalid");
+        assert_eq!(has_partial, expected, "{closed:?}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Verdicts in a status that others write, too.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::world::{class, gateway, inventory, listener, read, tls_route};
@@ -100,14 +102,34 @@ fn conditions_are_merged() {
     assert_eq!(of_a_file[0].get("observedGeneration"), None);
 }
 
+/// They may be what another controller goes by.
 #[test]
-fn own_conditions_have_their_places_beside_eight_others() {
-    let others: Vec<Value> = (0..8).map(|index| json!({"type": format!("example.com/C{index}")})).collect();
+fn conditions_of_others_stay_and_own_ones_have_the_rest() {
     let own = |kind| ConditionVerdict { kind, status: true, reason: "Accepted", message: String::new() };
-    let verdicts = [own("Accepted"), own("ResolvedRefs")];
-    let merged = conditions(&others, &verdicts, at(3, None), NOW);
-    assert_eq!(merged[..6], others[..6]);
-    assert_eq!([&merged[6]["type"], &merged[7]["type"]], ["Accepted", "ResolvedRefs"]);
-    assert_eq!(merged.len(), 8);
-    assert_eq!(conditions(&merged, &verdicts, at(3, None), "2027-01-01T00:00:00Z"), merged);
+    let kinds = [
+        "Accepted",
+        "portcullis.dev/DispatchPolicyAffected",
+        "PartiallyInvalid",
+        "portcullis.dev/HostnamesHeld",
+        "ResolvedRefs",
+    ];
+    let verdicts = kinds.map(own);
+    for (number, expected) in [
+        (3, &kinds[..]),
+        (4, &["Accepted", "PartiallyInvalid", "portcullis.dev/HostnamesHeld", "ResolvedRefs"]),
+        (5, &["Accepted", "portcullis.dev/HostnamesHeld", "ResolvedRefs"]),
+        (6, &["Accepted", "ResolvedRefs"]),
+        (7, &["Accepted"]),
+        (8, &[]),
+    ] {
+        let others: Vec<Value> = (0..number).map(|index| json!({"type": format!("example.com/C{index}")})).collect();
+        // One that had a place before others took it.
+        let before = [&others[..], &[json!({"type": kinds[1], "status": "True"})]].concat();
+        let merged = conditions(&before, &verdicts, at(3, None), NOW);
+        assert_eq!(merged.len(), number + expected.len(), "{number}");
+        assert_eq!(merged[..number], others[..], "{number}");
+        let found: BTreeSet<&str> = merged[number..].iter().map(|one| one["type"].as_str().unwrap()).collect();
+        assert_eq!(found, expected.iter().copied().collect(), "{number}");
+        assert_eq!(conditions(&merged, &verdicts, at(3, None), "2027-01-01T00:00:00Z"), merged, "{number}");
+    }
 }

@@ -10,7 +10,7 @@ use portcullis_api::{
     unchecked_cluster, with_placeholders,
 };
 use portcullis_attach::{
-    Attached, BoundRoute, ListenerRole, ObjectName, RouteClosures, RouteVerdict, ServedGateway, ServedListener,
+    Attached, BoundRoute, ClosedRoutes, ListenerRole, ObjectName, RouteClosures, ServedGateway, ServedListener,
     ValidationMode,
 };
 use portcullis_translate::{
@@ -122,16 +122,11 @@ impl TranslatedObjects<'_> {
 }
 
 impl CheckedClosures {
-    /// The routes with their closures in the conditions, as the control plane writes them.
+    /// Routes with their closures in the conditions, and the counts of listeners, as the control plane writes them.
     pub(super) fn apply(&self, attached: &mut Attached) {
-        let served: BTreeMap<&ObjectName, &ServedGateway> =
-            attached.served.iter().map(|one| (&one.gateway, one.as_ref())).collect();
-        let closed = |route: &RouteVerdict| {
-            let closures = self.closures.get(&(route.kind, route.name.clone()))?;
-            Some(route.with_closures(closures, |name| served.get(name).copied()))
-        };
-        let routes = attached.routes.iter().map(|route| closed(route).unwrap_or_else(|| route.clone())).collect();
-        attached.routes = routes;
+        let closed = ClosedRoutes::of(attached, &self.closures);
+        attached.routes = attached.routes.iter().map(|route| closed.route(route).into_owned()).collect();
+        attached.gateways = attached.gateways.iter().map(|gateway| closed.gateway(gateway).into_owned()).collect();
     }
 }
 

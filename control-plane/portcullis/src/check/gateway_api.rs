@@ -36,6 +36,8 @@ pub(super) struct AssumedControlPlane<'a> {
     pub(super) home_namespace: &'a str,
     /// The `GatewaySettings` that a flag names.
     pub(super) settings_name: Option<&'a str>,
+    /// `GatewaySettings` that are refused, and why.
+    pub(super) refused_settings: BTreeMap<String, String>,
     /// `allowLoopbackUpstreams` of the settings.
     pub(super) allow_loopback: bool,
     pub(super) owners: &'a Settlement,
@@ -94,7 +96,7 @@ pub(super) fn check(
         door_policies: policies.at_doors.clone(),
         upstream_policies: policies.at_upstreams.clone(),
         owners: control_plane.owners.clone(),
-        settings: usable_settings(objects, &read, control_plane.settings_name),
+        settings: usable_settings(objects, &read, control_plane),
         ..inventory(objects, clusters, control_plane.home_namespace)
     };
     inventory.upstreams = std::mem::take(&mut upstreams.states);
@@ -151,8 +153,17 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
 }
 
 /// The `GatewaySettings` that classes may name: those among the objects, and none but that of the flag if there is one.
-fn usable_settings(objects: &ObjectSet, read: &GatewayObjects, flag: Option<&str>) -> BTreeMap<String, Usability> {
-    let used = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
+fn usable_settings(
+    objects: &ObjectSet,
+    read: &GatewayObjects,
+    control_plane: &AssumedControlPlane<'_>,
+) -> BTreeMap<String, Usability> {
+    let flag = control_plane.settings_name;
+    let used = objects.settings.iter().map(|settings| {
+        let name = name_of(settings).name;
+        let refused = control_plane.refused_settings.get(&name).cloned();
+        (name, refused.map_or(Usability::Usable, Usability::Malformed))
+    });
     let others = read.classes.iter().filter_map(|class| {
         let name = &class.spec.parameters_ref.as_ref()?.name;
         flag.is_some_and(|flag| flag != name).then(|| (name.clone(), Usability::Malformed(NOT_USED.to_owned())))

@@ -31,6 +31,8 @@ pub(super) fn check_objects(
     let settings = choice.settings.unwrap_or_default();
     let ignored = objects.diagnoses.iter().filter(|diagnosis| !gateway_api::is_checked(objects, diagnosis));
     let mut report = CheckReport { objects: ignored.map(file).collect(), notes: Vec::new(), without_settings };
+    let refused_settings = choice.diagnoses.iter().filter(|one| !one.accepted);
+    let refused_settings = refused_settings.map(|one| (one.name.clone(), one.message.clone())).collect();
     for ((index, document), diagnosis) in objects.settings.iter().enumerate().zip(choice.diagnoses) {
         let Some(place) = objects.settings_places.get(index) else {
             report.objects.push(absent(diagnosis));
@@ -55,7 +57,7 @@ pub(super) fn check_objects(
     let routed = RoutedClusters::of(&resolved.documents, &diagnoses, &settings, &assumed);
     let allow_loopback = settings.allow_loopback_upstreams;
     let owners = instances.owners();
-    let control_plane = AssumedControlPlane { home_namespace, settings_name, allow_loopback, owners };
+    let control_plane = AssumedControlPlane { home_namespace, settings_name, refused_settings, allow_loopback, owners };
     let gateway_api = gateway_api::check(objects, (&diagnoses, &routed), &judged.attached, &control_plane);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
-use portcullis_api::status::{FilledDefault, filled_defaults};
+use portcullis_api::status::{FilledDefault, Served, filled_defaults};
 use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_instances::MemberHolder;
 use portcullis_sources::ObjectSet;
@@ -249,6 +249,7 @@ impl Reconciler {
             diagnosis.version.defaults.clone_from(&self.defaults);
             if !diagnosis.accepted && self.settings.is_some() {
                 diagnosis.message.push_str("; the settings that were used before are still in use");
+                diagnosis.version.served = Served::Older(None);
             }
         }
         choice.diagnoses

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::{HOME, at_cluster, attach_policies, denial, limit, policy, targets};
 use crate::CONTROLLER_NAME;
-use crate::policy::{PolicyVerdict, policy_ancestors};
+use crate::policy::{DoorTargets, ListedDoors, PolicyAncestors, PolicyTargets, PolicyVerdict, policy_ancestors};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
@@ -61,4 +61,36 @@ fn condition_that_does_not_hold_any_more_goes() {
     assert_eq!(types(&overridden.ancestors), ["Accepted", "Programmed"]);
     let in_effect = policy_ancestors(&overridden.ancestors, &of("overrides"), Some(3), NOW);
     assert_eq!(types(&in_effect.ancestors), ["Accepted"]);
+}
+
+/// Else a start before `HTTPRoutes` are listed, or without the right to list them, would empty the status.
+#[test]
+fn entries_stay_while_their_targets_are_undecided() {
+    let route = json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "r"});
+    let at = json!([route, at_cluster("a.test")]);
+    let strategy = json!({"overrides": limit("few", 3)});
+    let judged = |doors: DoorTargets| {
+        let one = policy(PolicyKind::FlowControl, (HOME, "x"), 2020, &at, &strategy);
+        attach_policies(&[one], &[], &PolicyTargets { doors, ..targets() }).verdicts.remove(0)
+    };
+    let mut reference = route.clone();
+    reference["namespace"] = json!(HOME);
+    let own =
+        |reference: &Value| json!({"ancestorRef": reference, "controllerName": CONTROLLER_NAME, "conditions": []});
+    let written = |doors: DoorTargets| policy_ancestors(&[foreign(0), own(&reference)], &judged(doors), Some(3), NOW);
+    let kinds = |found: &PolicyAncestors| -> Vec<Value> {
+        found.ancestors.iter().map(|one| one["ancestorRef"]["kind"].clone()).collect()
+    };
+    let waiting = written(DoorTargets::Unlisted);
+    assert_eq!(kinds(&waiting), [Value::Null, json!("HTTPRoute"), json!("UpstreamCluster")]);
+    assert_eq!(waiting.ancestors[1], own(&reference));
+    let again = policy_ancestors(&waiting.ancestors, &judged(DoorTargets::Unlisted), Some(3), "2027-01-01T00:00:00Z");
+    assert_eq!(again, waiting, "an equal verdict changes nothing");
+    let known = written(DoorTargets::Listed(ListedDoors::default()));
+    assert_eq!(known.ancestors[1]["conditions"][0]["reason"], "TargetNotFound");
+    assert_eq!(kinds(&policy_ancestors(&[], &judged(DoorTargets::Unlisted), Some(3), NOW)), [json!("UpstreamCluster")]);
+    let mut full: Vec<Value> = (0..15).map(foreign).collect();
+    full.push(own(&reference));
+    let found = policy_ancestors(&full, &judged(DoorTargets::Unlisted), Some(3), NOW);
+    assert_eq!((found.ancestors, found.left_out), (full, 1));
 }

@@ -57,7 +57,7 @@ impl CountedVerdicts {
 /// The counts of all objects of this controller. The conditions that statuses have beside these are of no type that is counted.
 pub(super) fn counts(judged: Judged<'_>) -> GatewayApiCounts {
     let (attached, served) = (judged.attached, judged.served());
-    let mut counts = GatewayApiCounts::default();
+    let (mut counts, closed) = (GatewayApiCounts::default(), judged.closed());
     attached.classes.iter().for_each(|class| counts.add(WatchedKind::GatewayClass, &class.conditions));
     for gateway in &attached.gateways {
         let programmed = judged.programmed(&gateway.name, &served);
@@ -67,8 +67,8 @@ pub(super) fn counts(judged: Judged<'_>) -> GatewayApiCounts {
         counts.add(WatchedKind::Gateway, own.into_iter().chain(of_listeners));
     }
     for route in attached.routes.iter().filter(|route| !route.parents.is_empty()) {
-        let closed = judged.route(route, &served);
-        counts.add(watched_kind(route.kind), closed.parents.iter().flat_map(|parent| &parent.conditions));
+        let verdict = closed.route(route);
+        counts.add(watched_kind(route.kind), verdict.parents.iter().flat_map(|parent| &parent.conditions));
     }
     attached.upstreams.iter().for_each(|one| counts.add(WatchedKind::KubernetesUpstream, &one.conditions));
     counts

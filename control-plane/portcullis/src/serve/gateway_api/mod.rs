@@ -50,6 +50,7 @@ use own_gateways::OwnGateways;
 use referred_names::{ReferredNames, inventory, names};
 use secrets::GatewayContents;
 use statuses::{Judged, JudgedUids};
+use supported_version::KnownVersion;
 use upstreams::{KnownUpstreams, upstream_objects};
 
 /// Least time between two steps: many routes change together.
@@ -126,7 +127,7 @@ impl GatewayApi {
 
     async fn run(mut self, sender: watch::Sender<Arc<GatewayApiVerdicts>>) {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
-        let mut supported = None;
+        let (mut supported, mut version) = (None, KnownVersion::default());
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
         let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
         let mut contents = ContentReader::start(self.access.client.clone());
@@ -230,7 +231,7 @@ impl GatewayApi {
                 changed = contents.changed() => if !changed { return },
                 changed = changed(&mut self.policies) => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
-                _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
+                _ = versions.tick() => supported = Some(version.follow(&self.access.client).await),
                 () = sender.closed() => return,
             }
         }

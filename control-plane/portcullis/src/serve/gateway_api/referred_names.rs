@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_api::status::Served;
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{DoorPolicies, FormerCertificates, Inventory, UnseenKinds, UpstreamPolicies, Usability};
 use portcullis_gateway_api::NAMESPACE_NAME_LABEL;
@@ -59,9 +60,17 @@ pub(super) fn names(
     for (key, stored) in statuses.of(WatchedKind::UpstreamCluster) {
         clusters.entry(key.name.clone()).or_insert_with(|| names_given(stored));
     }
+    let of_used = |name: &str| match diagnoses
+        .iter()
+        .find(|one| one.kind == SETTINGS_KIND && one.name == name && !one.accepted)
+    {
+        None => Usability::Usable,
+        Some(refused) if refused.version.served == Served::Nothing => Usability::Malformed(refused.message.clone()),
+        Some(refused) => Usability::Former(refused.message.clone()),
+    };
     let usability = |name: String| {
         let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
-        let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
+        let usability = if is_used { of_used(&name) } else { Usability::Malformed(NOT_USED.to_owned()) };
         (name, usability)
     };
     let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
@@ -181,6 +190,21 @@ mod tests {
         let found = names(&refused, &both, &used, false).unwrap();
         assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["s"]);
         assert_eq!(owned(Some(found)).unwrap(), r#"{"a": {"old.test"}}"#);
+    }
+
+    #[test]
+    fn refused_settings_are_usable_as_they_were_accepted_last() {
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "edge")]);
+        let used = SettingsOrigin::Object("edge".to_owned());
+        let refused = |served| {
+            let mut diagnosis = Diagnosis::clone(&diagnosis(SETTINGS_KIND, "edge", false));
+            diagnosis.message = "spec.x: is wrong".to_owned();
+            diagnosis.version.served = served;
+            names(&[Arc::new(diagnosis)], &both, &used, true).unwrap().settings["edge"].clone()
+        };
+        let why = || "spec.x: is wrong".to_owned();
+        assert_eq!(refused(Served::Nothing), Usability::Malformed(why()));
+        assert_eq!(refused(Served::Older(Some(1))), Usability::Former(why()));
     }
 
     #[test]

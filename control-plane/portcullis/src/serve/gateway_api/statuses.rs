@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerRole, ListenerVerdict, ObjectGenerations,
-    ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedBackend, ServedGateway, conditions, route_parents,
+    Attached, CONTROLLER_NAME, ClosedRoutes, ConditionVerdict, GatewayVerdict, ListenerRole, ListenerVerdict,
+    ObjectGenerations, ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedBackend, ServedGateway, conditions,
+    route_parents,
     without_own_conditions,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
@@ -48,17 +50,22 @@ impl<'a> Judged<'a> {
         Programmed::of(served, state, self.closed_listeners.get(gateway))
     }
 
+    /// The routes some of whose connections are closed.
+    pub(super) fn closed(&self) -> ClosedRoutes {
+        ClosedRoutes::of(self.attached, self.closures)
+    }
+
     /// A route with its closures and refusals in it.
-    pub(super) fn route(&self, route: &'a RouteVerdict, served: &ServedByName<'a>) -> Cow<'a, RouteVerdict> {
-        let closed = self.closures.get(&(route.kind, route.name.clone()));
-        let closed = closed.map(|closed| route.with_closures(closed, |name| served.get(name).copied()));
+    pub(super) fn route(
+        &self,
+        route: &'a RouteVerdict,
+        closed: &ClosedRoutes,
+        served: &ServedByName<'a>,
+    ) -> Cow<'a, RouteVerdict> {
+        let closed = closed.route(route);
         let refusal = |gateway: &ObjectName| self.refusal(route, gateway, served);
         let is_refused = route.parents.iter().any(|parent| refusal(&route.parent_gateway(parent)).is_some());
-        match closed {
-            _ if is_refused => Cow::Owned(closed.as_ref().unwrap_or(route).with_refusals(refusal)),
-            Some(closed) => Cow::Owned(closed),
-            None => Cow::Borrowed(route),
-        }
+        if is_refused { Cow::Owned(closed.with_refusals(refusal)) } else { closed }
     }
 
     /// The words about a route of which the Envoys of a Gateway refuse a resource. Those about a cluster are for its own status.
@@ -104,11 +111,12 @@ pub(super) fn statuses<'a>(
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
-    let of_routes = served.clone();
+    let closed = Rc::new(judged.closed());
+    let (of_gateways, of_routes) = (Rc::clone(&closed), served.clone());
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let programmed = judged.programmed(&gateway.name, &served);
-        let written = gateway_status(gateway, programmed, status(&key)?, now);
+        let written = gateway_status(&of_gateways.gateway(gateway), programmed, status(&key)?, now);
         Some((key, written))
     });
     let left = attached.foreign.iter().filter_map(move |name| {
@@ -119,7 +127,7 @@ pub(super) fn statuses<'a>(
     let routes = attached.routes.iter().filter_map(move |route| {
         let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
-        let written = route_status(&judged.route(route, &of_routes), stored, now)?;
+        let written = route_status(&judged.route(route, &closed, &of_routes), stored, now)?;
         Some((key, written))
     });
     let led_by = upstream_status::led_by(&attached.served, closures, programmed_states);
@@ -359,6 +367,8 @@ mod tests {
         assert_eq!((&accepted["type"], &accepted["status"]), (&json!("Accepted"), &json!("False")), "{route}");
         assert_eq!(accepted["reason"], "TooManyClientAddresses");
         assert_eq!(accepted["message"], "connections at listener a are closed: no room");
+        let gateway = statuses(judged, None, &stored, NOW).find(|(key, _)| key.kind == WatchedKind::Gateway).unwrap().1;
+        assert_eq!(gateway["listeners"][0]["attachedRoutes"], 0, "{gateway}");
         let counted = counts(judged).listed();
         assert!(counted.contains(&"TLSRoute Accepted 1".to_owned()), "{counted:?}");
     }

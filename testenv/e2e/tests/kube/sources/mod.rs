@@ -6,6 +6,7 @@ mod discovery;
 mod fixture;
 mod gateway_activity;
 mod gateway_api;
+mod gateway_class;
 mod gateway_envoys;
 mod gateway_frontend;
 mod gateway_health;

@@ -61,6 +61,7 @@ fn route(kind: RouteKind, name: &str, parents: &[Conditions<'_>]) -> RouteVerdic
     let parent = |(index, of): (usize, &Conditions<'_>)| ParentVerdict {
         parent: serde_json::from_value(json!({"name": format!("g{index}")})).unwrap(),
         conditions: conditions(of),
+        counted_at: Vec::new(),
         held: None,
     };
     let parents = parents.iter().enumerate().map(parent).collect();
