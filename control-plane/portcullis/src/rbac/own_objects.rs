@@ -63,7 +63,9 @@ impl OwnObjects {
         let whose = |document: &Value, selector: Selector| whose(document, own, others, selector);
         for document in &objects.clusters {
             match (named(document, "name"), whose(document, |one| one.clusters.as_ref())) {
-                (Some(name), Some(Whose::Own)) => drop(found.clusters.insert(name)),
+                (Some(name), Some(Whose::Own)) => {
+                    found.clusters.insert(name);
+                }
                 (Some(name), Some(Whose::Contested)) => {
                     found.contested.insert(format!("UpstreamCluster {name}"));
                 }
@@ -79,7 +81,9 @@ impl OwnObjects {
         for document in objects.others.iter().map(AsRef::as_ref).filter(is_gateway) {
             let namespace = named(document, "namespace").unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
             match (named(document, "name"), whose(document, |one| one.gateways.as_ref())) {
-                (Some(name), Some(Whose::Own)) => drop(found.gateways.entry(namespace).or_default().insert(name)),
+                (Some(name), Some(Whose::Own)) => {
+                    found.gateways.entry(namespace).or_default().insert(name);
+                }
                 (Some(name), Some(Whose::Contested)) => {
                     found.contested.insert(format!("Gateway {namespace}/{name}"));
                 }

@@ -13,6 +13,7 @@ mod host_holders;
 mod programmed;
 mod read_pace;
 mod referred_names;
+mod refused_routes;
 mod secrets;
 mod statuses;
 mod supported_version;

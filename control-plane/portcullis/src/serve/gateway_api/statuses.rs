@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerRole, ListenerVerdict, ObjectGenerations,
-    ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedBackend, ServedGateway, conditions, route_parents,
+    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
+    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
-use portcullis_translate::owner_at_gateways;
 use serde_json::{Value, json};
 
 use super::super::gateway_health::HealthAtGateways;
-use super::super::gateway_views::{ClosedListeners, ProgrammedState, route_owner};
+use super::super::gateway_views::{ClosedListeners, ProgrammedState};
 use super::programmed::Programmed;
+use super::refused_routes::RefusedRoutes;
 use super::upstream_status;
 
 /// `metadata.uid` of the objects that were judged.
@@ -47,39 +47,12 @@ impl<'a> Judged<'a> {
         Programmed::of(served, state, self.closed_listeners.get(gateway))
     }
 
-    /// A route with its closures and refusals in it.
+    /// A route with its closures in it.
     pub(super) fn route(&self, route: &'a RouteVerdict, served: &ServedByName<'a>) -> Cow<'a, RouteVerdict> {
-        let closed = self.closures.get(&(route.kind, route.name.clone()));
-        let closed = closed.map(|closed| route.with_closures(closed, |name| served.get(name).copied()));
-        let refusal = |gateway: &ObjectName| self.refusal(route, gateway, served);
-        let is_refused = route.parents.iter().any(|parent| refusal(&route.parent_gateway(parent)).is_some());
-        match closed {
-            _ if is_refused => Cow::Owned(closed.as_ref().unwrap_or(route).with_refusals(refusal)),
-            Some(closed) => Cow::Owned(closed),
+        match self.closures.get(&(route.kind, route.name.clone())) {
+            Some(closed) => Cow::Owned(route.with_closures(closed, |name| served.get(name).copied())),
             None => Cow::Borrowed(route),
         }
-    }
-
-    /// The words about a route of which the Envoys of a Gateway refuse a resource. Those about a cluster are for its own status.
-    fn refusal(&self, route: &RouteVerdict, gateway: &ObjectName, served: &ServedByName<'a>) -> Option<String> {
-        let ProgrammedState::Programmed(parts) = self.programmed_states.get(gateway)? else { return None };
-        if parts.refused_owners.is_empty() {
-            return None;
-        }
-        if let Some(refusal) = parts.refused_owners.get(&route_owner((route.kind, &route.name))) {
-            return Some(format!("its Envoys refuse the newest version: {refusal}"));
-        }
-        let bound = served.get(gateway)?.listeners.iter().filter_map(|listener| match &listener.role {
-            ListenerRole::Terminate { routes, .. } | ListenerRole::Passthrough(routes) => Some(routes.routes.values()),
-            ListenerRole::Redirect(_) => None,
-        });
-        let own = bound.flatten().filter(|one| (one.kind, &one.route) == (route.kind, &route.name));
-        let mut clusters = own.flat_map(|one| &one.backends).filter_map(|one| match &one.backend {
-            ServedBackend::Cluster(key) => Some(owner_at_gateways(key)),
-            ServedBackend::Service { .. } => None,
-        });
-        let refused = clusters.find(|owner| parts.refused_owners.contains_key(owner))?;
-        Some(format!("its Envoys refuse the newest version of {refused}"))
     }
 }
 
@@ -103,6 +76,7 @@ pub(super) fn statuses<'a>(
         Some((key, json!({"conditions": conditions})))
     });
     let of_routes = served.clone();
+    let refused = RefusedRoutes::of(&served, programmed_states);
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let programmed = judged.programmed(&gateway.name, &served);
@@ -112,7 +86,7 @@ pub(super) fn statuses<'a>(
     let routes = attached.routes.iter().filter_map(move |route| {
         let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
-        let written = route_status(&judged.route(route, &of_routes), stored, now)?;
+        let written = route_status(&refused.told(judged.route(route, &of_routes)), stored, now)?;
         Some((key, written))
     });
     let led_by = upstream_status::led_by(&attached.served, closures, programmed_states);
