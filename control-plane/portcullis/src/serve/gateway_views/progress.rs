@@ -180,8 +180,8 @@ fn refusal(settled: &BTreeMap<&str, &NodeRefusals>, all: usize) -> String {
 
 /// The words of an Envoy, which may be a tenant's.
 fn told(node: &str, refused: &Refused) -> String {
-    let of = refused.owner.as_deref().map(|owner| format!(" of {owner}")).unwrap_or_default();
-    format!("{}: {}{}: {}", sanitize(node), sanitize(&refused.name), sanitize(&of), sanitize(&refused.message))
+    let of = refused.owner.as_deref().map(|owner| format!(" of {}", sanitize(owner))).unwrap_or_default();
+    format!("{}: {}{of}: {}", sanitize(node), sanitize(&refused.name), sanitize(&refused.message))
 }
 
 #[cfg(test)]
