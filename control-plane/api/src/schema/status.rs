@@ -117,7 +117,7 @@ pub(super) fn instance_status() -> Value {
             },
             "gateways": count("Number of Gateways of the Gateway API that belong to it."),
             "clusters": count("Number of `UpstreamClusters` that belong to it."),
-            "envoys": count("Number of its own Envoys that are connected to the control plane which writes the status."),
+            "envoys": count("Number of its Envoys that are connected to the control plane which writes the status."),
             "gatewayEnvoys": count("Number of Envoys of its Gateways that are connected there."),
         },
     })

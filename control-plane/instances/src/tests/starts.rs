@@ -9,7 +9,7 @@ use crate::{InstanceObjects, Member, MemberKind, MemberName, Settlement, settle}
 
 /// One turn of the world.
 #[derive(Clone, Debug)]
-enum Turn {
+enum FleetTurn {
     /// An object is otherwise than before.
     Edit(Event),
     /// The class of the Gateways is there, or away.
@@ -20,18 +20,18 @@ enum Turn {
     Leads(usize),
 }
 
-fn turn() -> impl Strategy<Value = Turn> {
+fn turn() -> impl Strategy<Value = FleetTurn> {
     prop_oneof![
-        6 => event().prop_map(Turn::Edit),
-        1 => any::<bool>().prop_map(Turn::Class),
-        2 => (0..2_usize, any::<bool>()).prop_map(|(replica, is_saved)| Turn::Start(replica, is_saved)),
-        1 => (0..2_usize).prop_map(Turn::Leads),
+        6 => event().prop_map(FleetTurn::Edit),
+        1 => any::<bool>().prop_map(FleetTurn::Class),
+        2 => (0..2_usize, any::<bool>()).prop_map(|(replica, is_saved)| FleetTurn::Start(replica, is_saved)),
+        1 => (0..2_usize).prop_map(FleetTurn::Leads),
     ]
 }
 
 /// The objects, and both replicas.
 #[derive(Default)]
-struct Fleet {
+struct ReplicaPair {
     world: World,
     is_class_away: bool,
     leader: usize,
@@ -40,14 +40,14 @@ struct Fleet {
     statuses: BTreeMap<MemberName, String>,
 }
 
-impl Fleet {
-    fn take(&mut self, turn: &Turn) {
+impl ReplicaPair {
+    fn take(&mut self, turn: &FleetTurn) {
         match *turn {
-            Turn::Edit(ref event) => self.world.apply(event),
-            Turn::Class(is_there) => self.is_class_away = !is_there,
-            Turn::Start(replica, is_saved) if !is_saved => self.replicas[replica] = Settlement::default(),
-            Turn::Start(..) => {}
-            Turn::Leads(replica) => self.leader = replica,
+            FleetTurn::Edit(ref event) => self.world.apply(event),
+            FleetTurn::Class(is_there) => self.is_class_away = !is_there,
+            FleetTurn::Start(replica, is_saved) if !is_saved => self.replicas[replica] = Settlement::default(),
+            FleetTurn::Start(..) => {}
+            FleetTurn::Leads(replica) => self.leader = replica,
         }
         // An object that is gone takes its status with it.
         let there: Vec<MemberName> = self.members().into_iter().map(|member| member.name).collect();
@@ -90,7 +90,7 @@ proptest! {
 
     #[test]
     fn owner_is_one_over_starts_and_absent_classes(turns in prop::collection::vec(turn(), 1..60)) {
-        let mut fleet = Fleet::default();
+        let mut fleet = ReplicaPair::default();
         for turn in &turns {
             let statuses = fleet.statuses.clone();
             fleet.take(turn);
@@ -114,7 +114,7 @@ proptest! {
                     prop_assert_eq!(both[0], both[1], "{:?} {:?}", turn, &member);
                 }
                 // Over a start, too, with what was saved or without.
-                if let (Turn::Start(..) | Turn::Class(_), Some(owner)) = (turn, statuses.get(&member.name)) {
+                if let (FleetTurn::Start(..) | FleetTurn::Class(_), Some(owner)) = (turn, statuses.get(&member.name)) {
                     let keeps = selecting.contains(&owner.as_str()) || fleet.world.is_refused(owner);
                     prop_assert!(!keeps || both == [Some(owner.as_str()); 2], "{turn:?} {both:?} {owner}");
                 }
@@ -132,10 +132,10 @@ fn turns_meet_starts_that_would_change_owners() {
     let (mut bare, mut away) = (0, 0);
     for _ in 0..200 {
         let turns = prop::collection::vec(turn(), 1..60).new_tree(&mut runner).unwrap().current();
-        let mut fleet = Fleet::default();
+        let mut fleet = ReplicaPair::default();
         for turn in &turns {
             fleet.take(turn);
-            if let Turn::Start(_, false) = turn {
+            if let FleetTurn::Start(_, false) = turn {
                 // Of a control plane that has neither a status nor its past.
                 let objects = fleet.world.objects();
                 let fresh = settle(&Settlement::default(), &objects, |_, _| false);

@@ -124,9 +124,23 @@ fn selected_reason(divided: &DividedObjects, instance: &str, document: &Value, i
     match others.as_slice() {
         [] => "it alone selects the labels".to_owned(),
         others => format!(
-            "it is the oldest that selects the labels; a control plane leaves the cluster to the one that has had it: {}",
-            others.join(", ")
+            "it is the oldest that selects the labels; a control plane leaves the cluster to the one that has had it: {}{}",
+            others.join(", "),
+            undated(divided, instance, others)
         ),
+    }
+}
+
+/// The words about instances of files without a time: among these the name decides.
+fn undated(divided: &DividedObjects, instance: &str, others: &[&str]) -> String {
+    let is_meant = |one: &&JudgedInstance| one.name == instance || others.contains(&one.name.as_str());
+    let has_no_time =
+        |one: &&JudgedInstance| one.outcome.as_ref().is_ok_and(|checked| checked.creation_timestamp.is_none());
+    let names: Vec<&str> =
+        divided.judged.iter().filter(is_meant).filter(has_no_time).map(|one| one.name.as_str()).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!("; without a creationTimestamp the name decides: {}", names.join(", ")),
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn own_objects(
 }
 
 /// The selector of one kind.
-type Selector = fn(&CheckedInstance) -> Option<&SelectedLabels>;
+type SelectorOf = fn(&CheckedInstance) -> Option<&SelectedLabels>;
 
 impl OwnObjects {
     fn of(objects: &ObjectSet, own: &CheckedInstance, others: &[CheckedInstance], of_all: Option<&str>) -> Self {
@@ -60,10 +60,12 @@ impl OwnObjects {
         let named = |document: &Value, field: &str| {
             document.pointer(&format!("/metadata/{field}")).and_then(Value::as_str).map(str::to_owned)
         };
-        let whose = |document: &Value, selector: Selector| whose(document, own, others, selector);
+        let whose = |document: &Value, selector: SelectorOf| whose(document, own, others, selector);
         for document in &objects.clusters {
             match (named(document, "name"), whose(document, |one| one.clusters.as_ref())) {
-                (Some(name), Some(Whose::Own)) => drop(found.clusters.insert(name)),
+                (Some(name), Some(Whose::Own)) => {
+                    found.clusters.insert(name);
+                }
                 (Some(name), Some(Whose::Contested)) => {
                     found.contested.insert(format!("UpstreamCluster {name}"));
                 }
@@ -79,7 +81,9 @@ impl OwnObjects {
         for document in objects.others.iter().map(AsRef::as_ref).filter(is_gateway) {
             let namespace = named(document, "namespace").unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
             match (named(document, "name"), whose(document, |one| one.gateways.as_ref())) {
-                (Some(name), Some(Whose::Own)) => drop(found.gateways.entry(namespace).or_default().insert(name)),
+                (Some(name), Some(Whose::Own)) => {
+                    found.gateways.entry(namespace).or_default().insert(name);
+                }
                 (Some(name), Some(Whose::Contested)) => {
                     found.contested.insert(format!("Gateway {namespace}/{name}"));
                 }
@@ -108,7 +112,7 @@ enum Whose {
     Contested,
 }
 
-fn whose(document: &Value, own: &CheckedInstance, others: &[CheckedInstance], selector: Selector) -> Option<Whose> {
+fn whose(document: &Value, own: &CheckedInstance, others: &[CheckedInstance], selector: SelectorOf) -> Option<Whose> {
     let labels = text_labels_of(document)?;
     let selects = |one: &CheckedInstance| selector(one).is_some_and(|selector| selector.selects(&labels));
     let is_contested = || others.iter().any(selects);

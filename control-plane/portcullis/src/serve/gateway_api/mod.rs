@@ -14,6 +14,7 @@ mod own_gateways;
 mod programmed;
 mod read_pace;
 mod referred_names;
+mod refused_routes;
 mod secrets;
 mod statuses;
 mod supported_version;

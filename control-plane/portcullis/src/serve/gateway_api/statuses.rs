@@ -5,19 +5,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ClosedRoutes, ConditionVerdict, GatewayVerdict, ListenerRole, ListenerVerdict,
-    ObjectGenerations, ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedBackend, ServedGateway, conditions,
-    route_parents,
+    Attached, CONTROLLER_NAME, ClosedRoutes, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations,
+    ObjectName, RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
     without_own_conditions,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
-use portcullis_translate::owner_at_gateways;
 use serde_json::{Value, json};
 
 use super::super::gateway_health::HealthAtGateways;
-use super::super::gateway_views::{ClosedListeners, ProgrammedState, route_owner};
+use super::super::gateway_views::{ClosedListeners, ProgrammedState};
 use super::programmed::Programmed;
+use super::refused_routes::RefusedRoutes;
 use super::upstream_status;
 
 /// `metadata.uid` of the objects that were judged.
@@ -54,41 +53,6 @@ impl<'a> Judged<'a> {
     pub(super) fn closed(&self) -> ClosedRoutes {
         ClosedRoutes::of(self.attached, self.closures)
     }
-
-    /// A route with its closures and refusals in it.
-    pub(super) fn route(
-        &self,
-        route: &'a RouteVerdict,
-        closed: &ClosedRoutes,
-        served: &ServedByName<'a>,
-    ) -> Cow<'a, RouteVerdict> {
-        let closed = closed.route(route);
-        let refusal = |gateway: &ObjectName| self.refusal(route, gateway, served);
-        let is_refused = route.parents.iter().any(|parent| refusal(&route.parent_gateway(parent)).is_some());
-        if is_refused { Cow::Owned(closed.with_refusals(refusal)) } else { closed }
-    }
-
-    /// The words about a route of which the Envoys of a Gateway refuse a resource. Those about a cluster are for its own status.
-    fn refusal(&self, route: &RouteVerdict, gateway: &ObjectName, served: &ServedByName<'a>) -> Option<String> {
-        let ProgrammedState::Programmed(parts) = self.programmed_states.get(gateway)? else { return None };
-        if parts.refused_owners.is_empty() {
-            return None;
-        }
-        if let Some(refusal) = parts.refused_owners.get(&route_owner((route.kind, &route.name))) {
-            return Some(format!("its Envoys refuse the newest version: {refusal}"));
-        }
-        let bound = served.get(gateway)?.listeners.iter().filter_map(|listener| match &listener.role {
-            ListenerRole::Terminate { routes, .. } | ListenerRole::Passthrough(routes) => Some(routes.routes.values()),
-            ListenerRole::Redirect(_) => None,
-        });
-        let own = bound.flatten().filter(|one| (one.kind, &one.route) == (route.kind, &route.name));
-        let mut clusters = own.flat_map(|one| &one.backends).filter_map(|one| match &one.backend {
-            ServedBackend::Cluster(key) => Some(owner_at_gateways(key)),
-            ServedBackend::Service { .. } => None,
-        });
-        let refused = clusters.find(|owner| parts.refused_owners.contains_key(owner))?;
-        Some(format!("its Envoys refuse the newest version of {refused}"))
-    }
 }
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
@@ -112,7 +76,8 @@ pub(super) fn statuses<'a>(
         Some((key, json!({"conditions": conditions})))
     });
     let closed = Rc::new(judged.closed());
-    let (of_gateways, of_routes) = (Rc::clone(&closed), served.clone());
+    let of_gateways = Rc::clone(&closed);
+    let refused = RefusedRoutes::of(&served, programmed_states);
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let programmed = judged.programmed(&gateway.name, &served);
@@ -127,7 +92,7 @@ pub(super) fn statuses<'a>(
     let routes = attached.routes.iter().filter_map(move |route| {
         let key = key(watched_kind(route.kind), &route.name);
         let stored = status(&key)?;
-        let written = route_status(&judged.route(route, &closed, &of_routes), stored, now)?;
+        let written = route_status(&refused.told(closed.route(route)), stored, now)?;
         Some((key, written))
     });
     let led_by = upstream_status::led_by(&attached.served, closures, programmed_states);

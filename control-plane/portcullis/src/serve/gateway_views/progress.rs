@@ -36,6 +36,9 @@ pub(in super::super) struct ServedParts {
     pub(in super::super) refusal: String,
 }
 
+/// The most owners of refused resources of one Gateway whose statuses say so: Envoys, which may be a tenant's, can refuse thousands.
+const MAX_OWNERS: usize = 1_000;
+
 /// The names of a Gateway's listeners in Envoy, by port.
 type Ports<'a> = BTreeMap<u16, BTreeSet<&'a str>>;
 
@@ -148,13 +151,19 @@ fn refused_ports(serving: &BTreeMap<&str, &NodeRefusals>, ports: &Ports<'_>) -> 
 }
 
 fn refused_owners(serving: &BTreeMap<&str, &NodeRefusals>) -> BTreeMap<String, String> {
+    let of_node = |node: &NodeRefusals| node.refused.iter().filter_map(|one| one.owner.as_deref()).collect();
+    let each: Vec<BTreeSet<&str>> = serving.values().map(|node| of_node(node)).collect();
     let Some((name, first)) = serving.first_key_value() else { return BTreeMap::new() };
-    let all_refuse =
-        |owner: &str| serving.values().all(|node| node.refused.iter().any(|one| one.owner.as_deref() == Some(owner)));
     let mut owners = BTreeMap::new();
     for one in &first.refused {
-        if let Some(owner) = one.owner.as_deref().filter(|owner| all_refuse(owner)) {
-            owners.entry(owner.to_owned()).or_insert_with(|| told(name, one));
+        let Some(owner) = one.owner.as_deref().filter(|owner| each.iter().all(|all| all.contains(owner))) else {
+            continue;
+        };
+        if !owners.contains_key(owner) {
+            owners.insert(owner.to_owned(), told(name, one));
+        }
+        if owners.len() >= MAX_OWNERS {
+            break;
         }
     }
     owners
@@ -171,8 +180,8 @@ fn refusal(settled: &BTreeMap<&str, &NodeRefusals>, all: usize) -> String {
 
 /// The words of an Envoy, which may be a tenant's.
 fn told(node: &str, refused: &Refused) -> String {
-    let of = refused.owner.as_deref().map(|owner| format!(" of {owner}")).unwrap_or_default();
-    format!("{}: {}{}: {}", sanitize(node), sanitize(&refused.name), sanitize(&of), sanitize(&refused.message))
+    let of = refused.owner.as_deref().map(|owner| format!(" of {}", sanitize(owner))).unwrap_or_default();
+    format!("{}: {}{of}: {}", sanitize(node), sanitize(&refused.name), sanitize(&refused.message))
 }
 
 #[cfg(test)]
@@ -259,5 +268,13 @@ mod tests {
         ] {
             assert_eq!(shown(nodes.clone()), expected, "{nodes:?}");
         }
+    }
+
+    #[test]
+    fn refused_owners_are_bounded() {
+        let route = |number: usize| refused(type_urls::listener(), TLS, Some(&format!("HTTPRoute a/r{number}")));
+        let all = node((0..3 * MAX_OWNERS).map(route).collect());
+        let serving = [("e0", &all), ("e1", &all)].into();
+        assert_eq!(refused_owners(&serving).len(), MAX_OWNERS);
     }
 }

@@ -133,8 +133,8 @@ fn refused_resources_leave_others_settled() {
         (CDS, "a", "1", "A"),
         (CDS, "b", "bad!", "B"),
         (EDS, "eb", "1", "B"),
-        (LDS, "taken", "bad!", ""),
-        (LDS, "free", "1", ""),
+        (LDS, "taken", "bad!", "T"),
+        (LDS, "free", "1", "F"),
     ]);
     let mut stream = Encoded::new(all.clone());
     let responses = stream.on_request(ask(CDS, &[]));
@@ -147,7 +147,7 @@ fn refused_resources_leave_others_settled() {
     let names: Vec<&str> = refusals.refused.iter().map(|one| one.name.as_str()).collect();
     assert_eq!((names, refusals.is_pending), (vec!["b", "taken"], false));
     let more =
-        owned(&[(CDS, "a", "2", "A"), (CDS, "b", "bad!", "B"), (LDS, "taken", "bad!", ""), (LDS, "free", "1", "")]);
+        owned(&[(CDS, "a", "2", "A"), (CDS, "b", "bad!", "B"), (LDS, "taken", "bad!", "T"), (LDS, "free", "1", "F")]);
     let responses = stream.on_snapshot(more.clone());
     assert!(stream.refusals(&more).is_pending);
     settle_bodies(&mut stream, responses);

@@ -286,3 +286,44 @@ fn service_is_reached_by_its_slices() {
     site.wait(route, "/parents/0", &["ResolvedRefs False BackendNotFound"]);
     gateway.wait_reached(GUEST, false);
 }
+
+/// A slice of that Service with one server, in a zone.
+fn slice_of_zone(zone: &str, server: SocketAddr) -> String {
+    let labels = json!({"kubernetes.io/service-name": "web"});
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": format!("web-{zone}"), "namespace": "team", "labels": labels},
+        "ports": [{"name": "https", "port": server.port(), "protocol": "TCP"}],
+        "endpoints": [{"addresses": [server.ip().to_string()], "conditions": {"ready": true}, "zone": zone}],
+    })
+    .to_string()
+}
+
+/// The server of the other zone closes each connection.
+#[test]
+fn service_is_reached_in_the_envoys_zone_first() {
+    let Some(ip) = own_address() else { return };
+    let Some(gateway) = GatewaySite::start("gateway-zones") else { return };
+    let site = &gateway.site;
+    let near = Relay::start(ip, site.fixture.kube.apiservers()[0].address());
+    let far = Relay::start(ip, ports::free_address().unwrap());
+    let rules = json!([{"backendRefs": [{"kind": "Service", "name": "web", "port": 443}]}]);
+    let parents = json!([{"name": "edge", "namespace": "infra"}]);
+    site.apply("TLSRoute", "team", "route", &json!({"parentRefs": parents, "hostnames": [GUEST], "rules": rules}));
+    site.fixture.apply(&service(&[]));
+    for (zone, relay) in [("a", &near), ("b", &far)] {
+        site.fixture.apply(&slice_of_zone(zone, relay.address));
+    }
+    site.wait(["tlsroutes", "team", "route"], "/parents/0", &["ResolvedRefs True ResolvedRefs"]);
+    let edge = gateway.envoy("edge", &["--gateway", "infra/edge", "--zone", "a"]);
+    let has_both = || {
+        let dump = edge.admin().get("/config_dump?include_eds").unwrap().text().replace(' ', "");
+        let has = |relay: &Relay| dump.contains(&format!("\"port_value\":{}", relay.address.port()));
+        (has(&near) && has(&far)).then_some(())
+    };
+    wait::until("both servers are there", SOON, has_both).unwrap();
+    gateway.wait_reached(GUEST, true);
+    for attempt in 0..20 {
+        assert!(gateway.is_reached(GUEST), "connection {attempt} went to the other zone");
+    }
+}

@@ -30,21 +30,38 @@ struct Site {
 impl Site {
     /// `patch`: what is merged into the clusters.
     fn start(test: &str, patch: &Value) -> Option<Self> {
+        Some(Self::of(SourceFixture::start(test)?, patch, &["--instances"]))
+    }
+
+    /// With policies, and the grants that these may need.
+    fn with_policies(test: &str) -> Option<Self> {
+        let definitions = deps::definitions().map(|dir| dir.join("gateway-api"));
+        let definitions = deps::or_skip("the Gateway API", definitions).unwrap()?;
         let fixture = SourceFixture::start(test)?;
-        let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER, "--instances"];
-        fixture.apply(&printed(&rights));
+        fixture.kubectl(&["apply", "--server-side", "-f", definitions.to_str().unwrap()]).run_ok().unwrap();
+        for kind in ["referencegrants.gateway.networking.k8s.io", "dispatchpolicies.portcullis.dev"] {
+            let is_served = || fixture.kubectl(&["get", kind, "-A"]).run().unwrap().success().then_some(());
+            wait::until("the kind is served", SOON, is_served).unwrap();
+        }
+        Some(Self::of(fixture, &json!({}), &["--instances", "--policies"]))
+    }
+
+    /// `kinds`: flags of the control plane, and of its rights.
+    fn of(fixture: SourceFixture, patch: &Value, kinds: &[&str]) -> Self {
+        let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER];
+        fixture.apply(&printed(&[&rights[..], kinds].concat()));
         fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
         for team in ["a", "b"] {
             let manifest = fixture.manifest(&cluster(team)).set("/metadata/labels", json!({"team": team}));
             fixture.apply(&manifest.merge(patch).to_text());
         }
-        let plane = plane(&fixture, "plane");
-        Some(Self { fixture, plane })
+        let plane = plane(&fixture, "plane", kinds);
+        Self { fixture, plane }
     }
 
     /// A control plane in the place of the one before, of which it has no saved state.
     fn replace_plane(&mut self) {
-        self.plane = plane(&self.fixture, "next-plane");
+        self.plane = plane(&self.fixture, "next-plane", &["--instances"]);
     }
 
     /// The names of all that the control plane has in the status of an instance.
@@ -97,9 +114,9 @@ impl Site {
     }
 }
 
-fn plane(fixture: &SourceFixture, name: &str) -> ControlPlane {
+fn plane(fixture: &SourceFixture, name: &str, kinds: &[&str]) -> ControlPlane {
     let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
-    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--instances"]).collect();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).chain(kinds.iter().copied()).collect();
     ControlPlane::start_from(&fixture.run.make_dir(name).unwrap(), &flags).unwrap()
 }
 
@@ -233,6 +250,51 @@ fn client_of_one_instances_ca_is_refused_at_anothers_envoy() {
 }
 
 /// A `kubectl` command of a tenant's, and whether kube-apiserver permits it.
+/// The instances are there before the policy, and the other way round.
+#[test]
+fn policy_of_two_instances_is_refused_in_either_order() {
+    let Some(site) = Site::with_policies("instances-policy") else { return };
+    let target =
+        |team: &str| json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": cluster(team)});
+    let all = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]});
+    let policy = json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "DispatchPolicy",
+        "metadata": {"name": "both", "namespace": NAMESPACE},
+        "spec": {"targetRefs": [target("a"), target("b")], "overrides": {"dispatchPolicies": [all]}},
+    });
+    let wait_accepted = |expected: &str, names: &[&str]| {
+        wait::until_ok(&format!("the policy is {expected}"), SOON, || {
+            let path = format!("/apis/portcullis.dev/v1alpha1/namespaces/{NAMESPACE}/dispatchpolicies/both");
+            let found = site.fixture.kube.get(&path).unwrap();
+            let ancestors = found["status"]["ancestors"].as_array().cloned().unwrap_or_default();
+            let is_so = |ancestor: &Value| {
+                let conditions = ancestor["conditions"].as_array().into_iter().flatten();
+                let mut accepted = conditions.filter(|one| one["type"] == "Accepted");
+                accepted.any(|one| {
+                    let message = one["message"].as_str().unwrap_or_default();
+                    one["reason"] == expected && names.iter().all(|name| message.contains(name))
+                })
+            };
+            let is_right = ancestors.len() == 2 && ancestors.iter().all(is_so);
+            if is_right { Ok(()) } else { Err(format!("{:#}", found["status"])) }
+        })
+        .unwrap();
+    };
+    let both = ["Instance a", "Instance b"];
+    for team in ["a", "b"] {
+        site.apply("Instance", team, &of_team(team));
+        site.wait_number(team, "clusters", 1);
+    }
+    site.fixture.apply(&policy.to_string());
+    wait_accepted("SpansInstances", &both);
+    site.fixture.admin(&["delete", "instances", "a", "b"]);
+    wait_accepted("Accepted", &[]);
+    for team in ["b", "a"] {
+        site.apply("Instance", team, &of_team(team));
+    }
+    wait_accepted("SpansInstances", &both);
+}
+
 /// As kubectl names them.
 const GATEWAYS: &str = "gateways.gateway.networking.k8s.io";
 
