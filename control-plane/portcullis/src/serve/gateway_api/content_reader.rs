@@ -291,7 +291,7 @@ mod tests {
     fn why(contents: &GatewayContents, name: &str) -> String {
         match contents.secrets().remove(&ObjectName::new("infra", name)) {
             Some(Usability::Usable) => "usable".to_owned(),
-            Some(Usability::Malformed(why)) => why,
+            Some(Usability::Malformed(why) | Usability::Former(why)) => why,
             None => "absent".to_owned(),
         }
     }

@@ -1,6 +1,5 @@
 //! Verdicts about objects of the Gateway API as their statuses.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

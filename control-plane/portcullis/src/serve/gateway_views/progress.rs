@@ -150,9 +150,12 @@ fn refused_ports(serving: &BTreeMap<&str, &NodeRefusals>, ports: &Ports<'_>) -> 
     refused.filter_map(|(port, names)| Some((*port, first(names)?))).collect()
 }
 
+fn owners_of(node: &NodeRefusals) -> BTreeSet<&str> {
+    node.refused.iter().filter_map(|one| one.owner.as_deref()).collect()
+}
+
 fn refused_owners(serving: &BTreeMap<&str, &NodeRefusals>) -> BTreeMap<String, String> {
-    let of_node = |node: &NodeRefusals| node.refused.iter().filter_map(|one| one.owner.as_deref()).collect();
-    let each: Vec<BTreeSet<&str>> = serving.values().map(|node| of_node(node)).collect();
+    let each: Vec<BTreeSet<&str>> = serving.values().map(|node| owners_of(node)).collect();
     let Some((name, first)) = serving.first_key_value() else { return BTreeMap::new() };
     let mut owners = BTreeMap::new();
     for one in &first.refused {
