@@ -73,7 +73,7 @@ envoy-0   InSync            0          0           0     -     -         0      
 envoy-1   Gone              0          0           0     -     -         0         0          0        -   -
 
 AT GATEWAY      ENVOYS   REQUESTS/S   ERRORS   RUNNING   WATCHES   SESSIONS
-infra/ed\u{fffd}ge        2         12.5      25%         3        20          1
+infra/ed\u{fffd}ge          2         12.5      25%         3        20          1
 (another one)        2         12.5        -         3        20          1
 ";
     let text = fleet_text::table(&mut fleet(), Order::Severity);

@@ -189,7 +189,10 @@ impl GatewayApi {
                 holders.remember(&newer.holders, leads);
                 own_gateways.remember(&newer, |gateway: &ObjectName| of_gateways.get(gateway).cloned());
                 (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
-                self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
+                // A class without usable settings has no Gateways. Verdicts of that time would close them at the first translation.
+                if !names.lacks_settings {
+                    self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
+                }
                 judged = Some((objects, names));
             }
             // With these policies the Gateways are by now, whether they are others by them or not.

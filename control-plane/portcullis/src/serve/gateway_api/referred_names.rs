@@ -23,6 +23,8 @@ use crate::gateway_objects::{NOT_USED, service_ports};
 pub(super) struct ReferredNames {
     pub(super) clusters: BTreeMap<String, BTreeSet<String>>,
     pub(super) settings: BTreeMap<String, Usability>,
+    /// Whether no settings were accepted since this program started: nothing is translated, and Gateways stay as they were served.
+    pub(super) lacks_settings: bool,
     /// Clusters to which routes may not lead, and why.
     pub(super) refused_clusters: Arc<RefusedClusters>,
     /// Certificates of listeners.
@@ -74,7 +76,9 @@ pub(super) fn names(
         (name, usability)
     };
     let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
-    Some(ReferredNames { clusters, settings, ..ReferredNames::default() })
+    let is_unusable = |one: &Arc<Diagnosis>| !one.accepted && one.version.served == Served::Nothing;
+    let lacks_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && is_unusable(one));
+    Some(ReferredNames { clusters, settings, lacks_settings, ..ReferredNames::default() })
 }
 
 /// The host names that the status of an `UpstreamCluster` says are its own.
@@ -200,11 +204,12 @@ mod tests {
             let mut diagnosis = Diagnosis::clone(&diagnosis(SETTINGS_KIND, "edge", false));
             diagnosis.message = "spec.x: is wrong".to_owned();
             diagnosis.version.served = served;
-            names(&[Arc::new(diagnosis)], &both, &used, true).unwrap().settings["edge"].clone()
+            let found = names(&[Arc::new(diagnosis)], &both, &used, true).unwrap();
+            (found.settings["edge"].clone(), found.lacks_settings)
         };
         let why = || "spec.x: is wrong".to_owned();
-        assert_eq!(refused(Served::Nothing), Usability::Malformed(why()));
-        assert_eq!(refused(Served::Older(Some(1))), Usability::Former(why()));
+        assert_eq!(refused(Served::Nothing), (Usability::Malformed(why()), true));
+        assert_eq!(refused(Served::Older(Some(1))), (Usability::Former(why()), false));
     }
 
     #[test]
