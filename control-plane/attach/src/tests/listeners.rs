@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::{INFRA, assert_lines, class, gateway, inventory, lines, listener, object, outcome, read};
-use crate::{Inventory, Usability, attach};
+use crate::attach;
 
 /// A listener with other fields.
 fn with(mut listener: Value, fields: &Value) -> Value {
@@ -391,13 +391,6 @@ fn classes_are_those_of_this_controller() {
         assert!(lines.iter().any(|line| line.starts_with(wanted)), "{parameters}: {lines:?}");
         assert_eq!(lines.iter().any(|line| line.starts_with("served")), accepted, "{parameters}: {lines:?}");
     }
-    let former = Usability::Former("spec.x: is wrong".to_owned());
-    let inventory = Inventory { settings: [("default".to_owned(), former)].into(), ..inventory() };
-    let objects = read(&[class_of(crate::CONTROLLER_NAME, &with_name("default")), good.clone()]);
-    let outdated = lines(&attach(&objects, &inventory));
-    let expected = "class portcullis Accepted True Accepted: GatewaySettings default are used as they were accepted last: spec.x: is wrong";
-    assert!(outdated.iter().any(|line| line == expected), "{outdated:?}");
-    assert!(outdated.iter().any(|line| line.starts_with("served")), "{outdated:?}");
     let mut later = class();
     later["spec"]["mode"] = json!("Strict");
     let lines = outcome(later);

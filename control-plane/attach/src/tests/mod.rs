@@ -1,4 +1,5 @@
 mod bounds;
+mod class_settings;
 mod closures;
 mod contents;
 mod credentials;
