@@ -1,3 +1,7 @@
+use std::process::Command;
+
+use portcullis_harness::deps;
+
 use super::walkthrough::Walkthrough;
 
 /// A group's verb and kind in a namespace, and whether the group has the right.
@@ -19,7 +23,18 @@ const RIGHTS: [(&str, &str, &str, &str, &str); 12] = [
 /// docs/gateway-api.md, "Roles of people". Each write and read is tried in `kube/personas.rs`.
 #[test]
 fn commands_for_roles_bind_each_group_where_it_works() {
+    let found = deps::definitions().map(|dir| dir.join("gateway-api"));
+    let Some(definitions) = deps::or_skip("documents-roles", found).unwrap() else { return };
     let Some(mut reader) = Walkthrough::start("documents-roles") else { return };
+    // Without its definition a kind is not asked for by its name.
+    let own = Command::new(deps::portcullis().unwrap()).arg("crd").output().unwrap().stdout;
+    std::fs::write(reader.path("own.yaml"), own).unwrap();
+    for file in [definitions, reader.path("own.yaml")] {
+        let file = file.to_str().unwrap();
+        reader.kube.kube.admin_kubectl().unwrap().args(["apply", "--server-side", "-f", file]).run_ok().unwrap();
+    }
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    reader.kube.kube.admin_kubectl().unwrap().args(established).run_ok().unwrap();
     for namespace in ["portcullis", "infra", "team-a"] {
         reader.kube.kube.admin_kubectl().unwrap().args(["create", "namespace", namespace]).run_ok().unwrap();
     }
