@@ -33,6 +33,13 @@ pub(crate) struct ReportPart {
 }
 
 impl ReportPart {
+    /// The part as one that lacks clusters, without those that it has.
+    pub(crate) fn lacking(&self) -> Self {
+        let &Self { process, uptime_seconds, complete, more, .. } = self;
+        let (reasons, clusters) = (self.reasons.clone(), Vec::new());
+        Self { process, uptime_seconds, reasons, complete, more, partial: true, clusters }
+    }
+
     /// Reads a part, and of its clusters only how many bytes they have.
     pub(crate) fn read(content: Bytes) -> Result<Self, ReadError> {
         let PartMessage { process, uptime_seconds, mut reasons, mut clusters, complete, more, partial } =

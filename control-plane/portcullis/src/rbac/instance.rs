@@ -47,9 +47,10 @@ pub(super) fn manifests(instance: &str, own: &OwnObjects, user: Option<&str>) ->
         ]
     };
     let of_cluster = bound("ClusterRole", &json!({"name": name}), &rules);
-    let of_namespaces = own.gateways.iter().filter(|(_, names)| !names.is_empty());
-    let of_namespaces = of_namespaces.flat_map(|(namespace, names)| {
-        bound("Role", &json!({"namespace": namespace, "name": name}), &[gateways_rule(names)])
+    let of_namespaces = own.gateways.iter().flat_map(|(namespace, names)| {
+        // One without rules takes the place of a Role from before.
+        let rules: Vec<Value> = (!names.is_empty()).then(|| gateways_rule(names)).into_iter().collect();
+        bound("Role", &json!({"namespace": namespace, "name": name}), &rules)
     });
     of_cluster.into_iter().chain(of_namespaces).collect()
 }
@@ -71,6 +72,7 @@ mod tests {
         for (namespace, name) in gateways {
             own.gateways.entry((*namespace).to_owned()).or_default().insert((*name).to_owned());
         }
+        own.gateways.entry("left".to_owned()).or_default();
         own
     }
 
@@ -84,6 +86,9 @@ mod tests {
             let found = manifests("team-a", &own, None);
             assert_eq!(found[0]["rules"].as_array().unwrap().len(), count);
             assert_eq!(found.len(), 2 + 2 * own.gateways.len());
+            let left =
+                found.iter().find(|one| one["kind"] == "Role" && one["metadata"]["namespace"] == "left").unwrap();
+            assert_eq!(left["rules"], json!([]), "it has no Gateway of the tenant any more");
             let rules = found.iter().filter_map(|one| one["rules"].as_array()).flatten();
             for rule in rules {
                 assert!(!rule["resourceNames"].as_array().unwrap().is_empty(), "{rule}");

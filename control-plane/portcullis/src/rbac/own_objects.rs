@@ -5,15 +5,12 @@ use portcullis_instances::{JudgedInstance, judge_instances, text_labels_of};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
-/// The namespace of a Gateway that has none in its file.
-const DEFAULT_NAMESPACE: &str = "default";
-
 /// The objects of the files on which the tenant of an instance has rights, each once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnObjects {
     /// `UpstreamClusters` that no other instance selects: they belong to it.
     pub(super) clusters: BTreeSet<String>,
-    /// Gateways that no other instance selects, by namespace.
+    /// Gateways that no other instance selects, by namespace: each namespace of the files that has a Gateway.
     pub(super) gateways: BTreeMap<String, BTreeSet<String>>,
     /// The `GatewaySettings` that it names, if they are not those of all.
     pub(super) settings: Option<String>,
@@ -79,7 +76,9 @@ impl OwnObjects {
                 && group == Some("gateway.networking.k8s.io")
         };
         for document in objects.others.iter().map(AsRef::as_ref).filter(is_gateway) {
-            let namespace = named(document, "namespace").unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+            // Without a namespace in its file it may be in any.
+            let Some(namespace) = named(document, "namespace") else { continue };
+            found.gateways.entry(namespace.clone()).or_default();
             match (named(document, "name"), whose(document, |one| one.gateways.as_ref())) {
                 (Some(name), Some(Whose::Own)) => {
                     found.gateways.entry(namespace).or_default().insert(name);
@@ -96,7 +95,6 @@ impl OwnObjects {
         for (namespace, names) in gateways.iter_mut() {
             names.retain(|name| !contested.contains(&format!("Gateway {namespace}/{name}")));
         }
-        gateways.retain(|_, names| !names.is_empty());
         let is_of_all = |name: &String| {
             Some(name.as_str()) == of_all
                 || objects.settings.iter().any(|one| named(one, "name").as_ref() == Some(name))

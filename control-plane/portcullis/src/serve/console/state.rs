@@ -171,7 +171,7 @@ impl Console {
         let view = self.data.cluster(name);
         // Gateways are the matter of others.
         let sees_all = self.access.sees_all(reader, now).await?;
-        Ok(if sees_all { view } else { view.map(ClusterView::without_other_gateways) })
+        Ok(if sees_all { view } else { view.map(ClusterView::without_gateway_names) })
     }
 
     /// A part of the status; `None` if there is no such object, which only a reader who may see everything learns.

@@ -204,8 +204,8 @@ impl Memory {
         self.is_due(now)
     }
 
-    /// Takes what a gateway reports about objects that its instance or its Gateway has. That of an owner between two looks would else outlive its part
-    /// of an object that has the same owner at both.
+    /// Takes what a gateway reports about objects that its instance or its Gateway has. That of an owner between two looks would else
+    /// outlive its part of an object that has the same owner at both.
     fn take(
         &mut self,
         from: ReportOrigin<'_>,
@@ -214,7 +214,11 @@ impl Memory {
         at: Instant,
     ) {
         self.follow_instances(served, shadows);
+        let sent = clusters.len();
         clusters.retain(|cluster| served.may_report(from.membership, &cluster.cluster));
+        // One that is left out and comes later had counts before: after a start nothing is known of owners and views.
+        let lacking = (clusters.len() < sent).then(|| report.lacking());
+        let report = lacking.as_ref().unwrap_or(report);
         if from.membership.gateway().is_some() {
             // No reader is woken by what a tenant may repeat without end.
             self.at_gateways.take(from, report, clusters, at);

@@ -64,6 +64,8 @@ const VERSION_INTERVAL: Duration = Duration::from_secs(60);
 /// Verdicts about all objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatewayApiVerdicts {
+    /// Whether those about classes alone are written: without settings Gateways are served as before, whatever their class is.
+    are_of_classes_alone: bool,
     attached: Arc<Attached>,
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
@@ -85,6 +87,7 @@ impl GatewayApiVerdicts {
 
     fn judged(&self) -> Judged<'_> {
         Judged {
+            are_of_classes_alone: self.are_of_classes_alone,
             attached: &self.attached,
             uids: &self.uids,
             programmed_states: &self.programmed_states,
@@ -137,6 +140,7 @@ impl GatewayApi {
         let (mut upstreams, mut holders) = (KnownUpstreams::default(), HostHolders::default());
         let mut own_gateways = OwnGateways::default();
         let mut counted = CountedVerdicts::new(Arc::clone(&self.metrics));
+        let mut is_withheld = false;
         loop {
             let objects = self.objects.borrow_and_update().clone();
             let instances = self.instances.borrow_and_update().clone();
@@ -190,13 +194,14 @@ impl GatewayApi {
                 own_gateways.remember(&newer, |gateway: &ObjectName| of_gateways.get(gateway).cloned());
                 (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
                 // A class without usable settings has no Gateways. Verdicts of that time would close them at the first translation.
-                if !names.lacks_settings {
+                is_withheld = names.lacks_settings;
+                if !is_withheld {
                     self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
                 }
                 judged = Some((objects, names));
             }
             // With these policies the Gateways are by now, whether they are others by them or not.
-            if let Some(doors_number) = doors_number {
+            if let Some(doors_number) = doors_number.filter(|_| !is_withheld) {
                 self.envoys.doors(doors_number);
             }
             let uid = |ObjectName { namespace, name }: &ObjectName| {
@@ -209,6 +214,7 @@ impl GatewayApi {
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
             let verdicts = GatewayApiVerdicts {
+                are_of_classes_alone: is_withheld,
                 attached,
                 uids,
                 supported: supported.clone(),

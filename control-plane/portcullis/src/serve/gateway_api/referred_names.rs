@@ -53,7 +53,17 @@ pub(super) fn names(
     let owned = |one: &Arc<Diagnosis>| (one.name.clone(), one.names.iter().cloned().collect());
     let mut clusters: BTreeMap<String, BTreeSet<String>> =
         diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
-    let has_no_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && !one.accepted);
+    // Settings of instances have diagnoses, too, and decide about no other's objects.
+    let of_all = |one: &&Arc<Diagnosis>| {
+        let is_used = !matches!(used, SettingsOrigin::Object(used) if *used != one.name);
+        one.kind == SETTINGS_KIND && is_used
+    };
+    let used_settings = diagnoses.iter().find(of_all);
+    // They are diagnosed before all else. Without that it is not known whether a class has its settings.
+    if !has_judged && used_settings.is_none() && matches!(used, SettingsOrigin::Object(_)) {
+        return None;
+    }
+    let has_no_settings = used_settings.is_some_and(|one| !one.accepted);
     let mut stored = statuses.of(WatchedKind::UpstreamCluster);
     if !has_judged && !has_no_settings && stored.any(|(key, _)| !clusters.contains_key(&key.name)) {
         return None;
@@ -62,22 +72,20 @@ pub(super) fn names(
     for (key, stored) in statuses.of(WatchedKind::UpstreamCluster) {
         clusters.entry(key.name.clone()).or_insert_with(|| names_given(stored));
     }
-    let of_used = |name: &str| match diagnoses
-        .iter()
-        .find(|one| one.kind == SETTINGS_KIND && one.name == name && !one.accepted)
-    {
+    let of_used = || match used_settings.filter(|one| !one.accepted) {
         None => Usability::Usable,
         Some(refused) if refused.version.served == Served::Nothing => Usability::Malformed(refused.message.clone()),
         Some(refused) => Usability::Former(refused.message.clone()),
     };
     let usability = |name: String| {
         let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
-        let usability = if is_used { of_used(&name) } else { Usability::Malformed(NOT_USED.to_owned()) };
+        let usability = if is_used { of_used() } else { Usability::Malformed(NOT_USED.to_owned()) };
         (name, usability)
     };
     let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
+    let is_object = matches!(used, SettingsOrigin::Object(_));
     let is_unusable = |one: &Arc<Diagnosis>| !one.accepted && one.version.served == Served::Nothing;
-    let lacks_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && is_unusable(one));
+    let lacks_settings = is_object && used_settings.is_some_and(is_unusable);
     Some(ReferredNames { clusters, settings, lacks_settings, ..ReferredNames::default() })
 }
 
@@ -215,12 +223,18 @@ mod tests {
     #[test]
     fn settings_in_use_alone_are_usable() {
         let both = stored(&[(CLUSTER, "a"), (SETTINGS, "edge"), (SETTINGS, "other")]);
+        // Those of an instance decide about no class.
+        let of_instance = [diagnosis(SETTINGS_KIND, "other", false)];
         let usable = |used: SettingsOrigin| {
-            let settings = names(&[], &both, &used, true).unwrap().settings;
+            let found = names(&of_instance, &both, &used, true).unwrap();
+            assert!(!found.lacks_settings);
+            let settings = found.settings;
             let usable = settings.into_iter().filter(|(_, one)| *one == Usability::Usable).map(|(name, _)| name);
             usable.collect::<Vec<_>>()
         };
         assert_eq!(usable(SettingsOrigin::Object("edge".to_owned())), ["edge"]);
         assert_eq!(usable(SettingsOrigin::Files), [""; 0]);
+        let used = SettingsOrigin::Object("edge".to_owned());
+        assert_eq!(names(&of_instance, &stored(&[(SETTINGS, "edge")]), &used, false), None, "not diagnosed yet");
     }
 }

@@ -24,6 +24,8 @@ pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
 /// Verdicts, and the state of Gateways at their Envoys.
 #[derive(Clone, Copy)]
 pub(super) struct Judged<'a> {
+    /// Whether classes alone get a status.
+    pub(super) are_of_classes_alone: bool,
     pub(super) attached: &'a Attached,
     pub(super) uids: &'a JudgedUids,
     pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
@@ -103,7 +105,8 @@ pub(super) fn statuses<'a>(
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
-    classes.chain(gateways).chain(left).chain(routes).chain(upstreams)
+    let others = gateways.chain(left).chain(routes).chain(upstreams);
+    classes.chain(others.take(if judged.are_of_classes_alone { 0 } else { usize::MAX }))
 }
 
 /// The kind of a route among those that are watched.
@@ -226,7 +229,15 @@ mod tests {
         static OPEN: ClosedListeners = ClosedListeners::new();
         static NO_CLOSURE: RouteClosures = RouteClosures::new();
         let (programmed_states, health, closed_listeners) = (&NONE, &NO_REPORT, &OPEN);
-        Judged { attached, uids, programmed_states, health, closed_listeners, closures: &NO_CLOSURE }
+        Judged {
+            are_of_classes_alone: false,
+            attached,
+            uids,
+            programmed_states,
+            health,
+            closed_listeners,
+            closures: &NO_CLOSURE,
+        }
     }
 
     fn one_stored(status: Value) -> StoredStatus {

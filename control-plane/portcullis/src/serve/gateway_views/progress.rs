@@ -115,8 +115,12 @@ fn state(
         let first = settled.iter().find_map(|(name, node)| Some(told(name, node.refused.first()?)));
         return first.map_or(ProgrammedState::Pending, ProgrammedState::Refused);
     }
+    // A client may be led to each address for each port. One of an Envoy that refuses something of its own is better than none.
+    let is_whole = |node: &NodeRefusals| !node.is_pending && node.refused.iter().all(|one| one.owner.is_some());
+    let has_whole = serving.values().any(|node| is_whole(node));
+    let has_address = |name: &str| serving.get(name).is_some_and(|node| !has_whole || is_whole(node));
     ProgrammedState::Programmed(ServedParts {
-        addresses: addresses(&|name| serving.contains_key(name)),
+        addresses: addresses(&has_address),
         refused_ports: refused_ports(&serving, ports),
         refused_owners: refused_owners(&serving),
         refusal: refusal(&settled, nodes.len()),
@@ -249,6 +253,10 @@ mod tests {
             (vec![node(vec![listener(TLS)])], format!("1 [] [] {}", one(TLS))),
             (vec![node(vec![listener(TLS), listener(TLS6)])], format!("1 [443] [] {}", one(TLS))),
             (vec![node(vec![listener(TLS), listener(TLS6), listener(PLAIN)])], format!("Refused(\"e0: {TLS}: no\")")),
+            (
+                vec![node(vec![listener(PLAIN)]), node(vec![])],
+                format!("1 [] [] 1 of 2 Envoys refuses something: e0: {PLAIN}: no"),
+            ),
             (
                 vec![node(vec![listener(TLS), listener(TLS6), listener(PLAIN)]), node(vec![])],
                 format!("1 [] [] 1 of 2 Envoys refuses something: e0: {TLS}: no"),

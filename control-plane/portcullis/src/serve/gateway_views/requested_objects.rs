@@ -48,7 +48,7 @@ impl KnownRequests {
 }
 
 fn objects_of(view: &Snapshot) -> BTreeSet<String> {
-    view.names(type_urls::cluster()).map(without_generation).filter_map(|pool| requested_object(&pool)).collect()
+    view.names(type_urls::cluster()).map(without_generation).filter_map(requested_object).collect()
 }
 
 /// The object of a pool to which requests are sent: connections that are passed on meet no filter, which could report about them.

@@ -43,6 +43,8 @@ impl TenantView<'_> {
 
     fn own_status(&self, object: &ObjectStatus, diagnosis: &Diagnosis) -> ClusterStatus {
         let mut status = object.status.clone();
+        // While it passes over, the status names the next owner.
+        status.instance = Some(self.instance.to_owned());
         for condition in &mut status.conditions {
             self.limit(condition, object, diagnosis);
         }

@@ -117,6 +117,7 @@ fn object(number: usize, held: Held, (text, is_shared): (&str, bool)) -> ObjectS
         at_gateways: gateways.into_iter().collect(),
         limits: held.has_limits.then_some(facts),
         policies: vec![(PolicyKind::Dispatch, text.to_owned())],
+        instance: held.next.or(held.holder).map(|one| INSTANCES[one]),
         ..StatusInput::default()
     };
     let instances: Vec<String> =

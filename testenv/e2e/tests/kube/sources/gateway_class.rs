@@ -44,8 +44,11 @@ fn gateway_says_that_its_class_is_gone_over_a_restart() {
     let found = site.wait(GATEWAY, "", &PENDING).to_string();
     assert!(found.contains(&format!("GatewayClass {CLASS} is not there")), "{found}");
     site.wait(GATEWAY, "/listeners/0", &["Programmed False Pending"]);
-    let kept = site.wait(ROUTE, "/parents/0", &["Accepted True Accepted"]).to_string();
-    assert!(kept.contains("the Gateway is not accepted"), "{kept}");
+    wait::until_ok("the route says why it is not served", SOON, || {
+        let kept = site.wait(ROUTE, "/parents/0", &["Accepted True Accepted"]).to_string();
+        if kept.contains("the Gateway is not accepted") { Ok(()) } else { Err(kept) }
+    })
+    .unwrap();
     site.plane.restart().unwrap();
     site.route_of(ROUTE, &["r.example.org", "s.example.org"]);
     site.wait(ROUTE, "/parents/0", &["Accepted True Accepted", "portcullis.dev/HostnamesHeld True Held"]);

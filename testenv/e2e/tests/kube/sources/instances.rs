@@ -174,7 +174,8 @@ fn owner_of_a_cluster_stays_over_a_start_without_saved_state() {
     site.wait("older", &["Accepted True Accepted"]);
     site.apply("Instance", "owner", &of_team("a"));
     site.wait_number("owner", "clusters", 1);
-    site.apply("Instance", "older", &json!({"clustersSelector": {}}));
+    let all = json!({"clustersSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}});
+    site.apply("Instance", "older", &all);
     site.wait("older", &["Conflicted True OwnedByOthers"]);
     let path = format!("/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters/{}", cluster("a"));
     wait::until_ok("the status names the owner", SOON, || {
