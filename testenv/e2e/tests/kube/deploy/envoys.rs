@@ -174,6 +174,17 @@ fn keys_travel_to_pods_of_rendered_envoys_only() {
     }
 }
 
+/// A Gateway without a listener leaves its Envoys without readiness: by the default of a budget no node of theirs could be drained.
+#[test]
+fn budgets_of_envoys_let_pods_go_that_are_not_ready() {
+    for rendered in variants("envoys-budgets") {
+        for (deployment, _) in of_envoys(&rendered) {
+            let budget = &rendered.get("PodDisruptionBudget", name(deployment))["spec"];
+            assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{}", name(deployment));
+        }
+    }
+}
+
 /// Whether a policy is about these pods alone, or pods like these.
 fn selects_pods(policy: &Value, labels: &Value) -> bool {
     policy["spec"]["podSelector"]["matchLabels"].is_object()
