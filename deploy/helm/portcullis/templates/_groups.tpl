@@ -2,7 +2,7 @@
 {{- define "portcullis.groups" -}}
 {{- $root := . -}}
 {{- $groups := list -}}
-{{- if .Values.gateway.enabled -}}
+{{- if include "portcullis.hasOwnGroup" . -}}
 {{- $groups = append $groups (include "portcullis.ownGroup" . | fromJson) -}}
 {{- end -}}
 {{- range .Values.envoys -}}
@@ -21,6 +21,13 @@
 {{- $_ := set $secrets .secret true -}}
 {{- end -}}
 {{- toJson $groups -}}
+{{- end -}}
+
+{{/* Whether there are Envoys of no Instance and no Gateway: "true" or nothing. Values of a release before (`--reuse-values`) lack the field. */}}
+{{- define "portcullis.hasOwnGroup" -}}
+{{- if ne (toString .Values.gateway.enabled) "false" -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{/* The Envoys of no Instance and no Gateway. */}}

@@ -281,6 +281,11 @@ fn chart_values_leave_objects_out() {
     let rendered = helm.render(DEFAULT, &json!({"gateway": {"enabled": false}, "certManager": {"enabled": true}}));
     let is_of_gateways = |one: &&Value| one["metadata"]["name"].as_str().unwrap().contains("-gateway");
     assert_eq!(rendered.objects.iter().find(is_of_gateways), None);
+    // As `helm upgrade --reuse-values` leaves the values of a release without the field.
+    let rendered = helm.render(DEFAULT, &json!({"gateway": {"enabled": null}}));
+    let unset = rendered.objects.iter().map(|one| one["metadata"]["name"].clone()).collect::<Vec<_>>();
+    let rendered = helm.render(DEFAULT, &json!({}));
+    assert_eq!(unset, rendered.objects.iter().map(|one| one["metadata"]["name"].clone()).collect::<Vec<_>>());
     let rendered = helm.render(DEFAULT, &json!({"networkPolicies": {"defaultDeny": false}}));
     assert!(rendered.all("NetworkPolicy").all(|one| one["spec"]["podSelector"] != json!({})));
 }
