@@ -61,8 +61,7 @@ true
 {{- if gt (len $name) 52 -}}
 {{- fail (printf "envoys: %s has more than 52 characters, which names of pods do not have room for: choose a shorter name" $name) -}}
 {{- end -}}
-{{- /* The Secret of others has a certificate that does not name these Envoys. */ -}}
-{{- $values := include "portcullis.laidOver" (list (omit $root.Values.gateway "enabled" "xdsSecret") $entry) | fromJson -}}
+{{- $values := include "portcullis.laidOver" (list (include "portcullis.inherited" . | fromJson) $entry) | fromJson -}}
 {{- $member := include (ternary "portcullis.ofGateway" "portcullis.ofInstance" (hasKey $entry "gateway")) (list $root $entry $values) | fromJson -}}
 {{- $low := false -}}
 {{- range $member.ports -}}
@@ -87,6 +86,22 @@ true
   "bindsLowPorts" $low
   "values" $values
 | toJson -}}
+{{- end -}}
+
+{{/*
+Values of `gateway` that an entry has unless it says otherwise, as JSON: (list . ENTRY). Not those that name or empower the Envoys of no
+group: their Secret, whose certificate does not name these, their ServiceAccount's rights, and the address and reach of their Service. The
+digest of an image counts before the tag, so that a tag of the entry's own takes it away.
+*/}}
+{{- define "portcullis.inherited" -}}
+{{- $entry := index . 1 -}}
+{{- $all := omit (index . 0).Values.gateway "enabled" "xdsSecret" "serviceAccountAnnotations" -}}
+{{- $service := omit ($all.service | default dict) "annotations" "loadBalancerClass" "loadBalancerSourceRanges" -}}
+{{- $_ := set $all "service" (set $service "type" "ClusterIP") -}}
+{{- if hasKey ($entry.image | default dict) "tag" -}}
+{{- $_ := set $all "image" (omit $all.image "digest") -}}
+{{- end -}}
+{{- toJson $all -}}
 {{- end -}}
 
 {{/* The fields of a group that is an Instance's: (list . ENTRY VALUES). */}}
