@@ -48,6 +48,7 @@ true
   "env" (list)
   "ports" (include "portcullis.listenerPorts" (list .Values.settings.listener $values.service.port) | fromJsonArray)
   "bindsLowPorts" false
+  "egress" (pick .Values.networkPolicies "apiservers" "apiserverPorts")
   "values" $values
 | toJson -}}
 {{- end -}}
@@ -84,6 +85,9 @@ true
   "env" (prepend $member.env (dict "name" "ENVOYS" "fieldPath" "metadata.labels['portcullis.dev/envoys']"))
   "ports" $member.ports
   "bindsLowPorts" $low
+  "egress" (dict
+    "apiservers" ($entry.apiservers | default $root.Values.networkPolicies.apiservers)
+    "apiserverPorts" ($entry.apiserverPorts | default $root.Values.networkPolicies.apiserverPorts))
   "values" $values
 | toJson -}}
 {{- end -}}

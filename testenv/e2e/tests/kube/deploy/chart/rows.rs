@@ -198,7 +198,8 @@ fn grouped() -> Row {
                 "loadBalancerClass": "example.com/l4", "loadBalancerSourceRanges": ["10.0.0.0/8"]}},
         "envoys": [
             {"name": "edge", "gateway": "infra/edge", "ports": [443, 8443], "addresses": ["192.0.2.7"],
-                "autoscaling": {"enabled": true}, "service": service, "image": {"tag": "2.0"}},
+                "autoscaling": {"enabled": true}, "service": service, "image": {"tag": "2.0"},
+                "apiserverPorts": [8443], "apiservers": [{"cidr": "10.0.0.0/8"}]},
             {"name": "team-a", "instance": "a", "listener": {"port": 7443, "tunnel": {"port": 8443}}, "xdsSecret": "keys"},
         ],
     });
@@ -215,6 +216,11 @@ fn grouped() -> Row {
         ("Service", edge, "/spec/loadBalancerClass".into(), Value::Null),
         ("Service", edge, "/spec/loadBalancerSourceRanges".into(), Value::Null),
         ("ServiceAccount", edge, "/metadata/annotations".into(), Value::Null),
+        ("NetworkPolicy", edge, "/spec/egress/1/ports".into(), json!([{"port": 8443}])),
+        ("NetworkPolicy", edge, "/spec/egress/1/to".into(), json!([{"ipBlock": {"cidr": "10.0.0.0/8"}}])),
+        ("NetworkPolicy", team, "/spec/egress/1/ports".into(), json!([{"port": 443}, {"port": 6443}])),
+        ("NetworkPolicy", "-gateway", "/spec/egress/1/ports".into(), json!([{"port": 443}, {"port": 6443}])),
+        ("NetworkPolicy", "-control-plane", "/spec/egress/0/ports".into(), json!([{"port": 443}, {"port": 6443}])),
         ("Service", team, "/metadata/annotations".into(), Value::Null),
         ("Service", team, "/spec/type".into(), json!("ClusterIP")),
         ("Service", team, "/spec/ports/0/port".into(), json!(9443)),

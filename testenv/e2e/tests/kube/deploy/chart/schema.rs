@@ -82,6 +82,11 @@ fn envoys_entries_are_refused_with_the_place_of_the_mistake() {
         (entry(json!({"name": "a.b", "instance": "a"})), "at '/envoys/0/name'"),
         (entry(json!({"name": "a", "instance": "a", "enabled": false})), "additional properties 'enabled' not allowed"),
         (entry(json!({"name": "a", "instance": "a", "replicas": "3"})), "at '/envoys/0/replicas'"),
+        (entry(json!({"name": "a", "instance": "a", "apiserverPorts": []})), "at '/envoys/0/apiserverPorts'"),
+        (
+            entry(json!({"name": "a", "instance": "a", "apiservers": [{"cidr": "a: b"}]})),
+            "at '/envoys/0/apiservers/0/cidr'",
+        ),
         (
             json!({"gateway": {"podLabels": {"portcullis.dev/envoys": "a"}}}),
             "at '/gateway/podLabels/portcullis.dev~1envoys'",
