@@ -9,12 +9,17 @@
 {{- $groups = append $groups (include "portcullis.group" (list $root .) | fromJson) -}}
 {{- end -}}
 {{- $names := dict -}}
-{{- $secrets := dict -}}
+{{- $secrets := dict (include "portcullis.controlPlaneSecret" .) true (printf "%s-xds-ca" (include "portcullis.name" .)) true -}}
+{{- range list .Values.settingsSecret .Values.controlPlane.console.tlsSecret -}}
+{{- if . -}}
+{{- $_ := set $secrets . true -}}
+{{- end -}}
+{{- end -}}
 {{- range $groups -}}
 {{- if hasKey $names .name -}}
 {{- fail (printf "envoys: the name %s is there twice" .entry) -}}
 {{- end -}}
-{{- if hasKey $secrets .secret -}}
+{{- if and .entry (hasKey $secrets .secret) -}}
 {{- fail (printf "envoys: %s has the Secret %s of others: its certificate names these Envoys alone" .entry .secret) -}}
 {{- end -}}
 {{- $_ := set $names .name true -}}
@@ -116,6 +121,11 @@ digest of an image counts before the tag, so that a tag of the entry's own takes
 {{- fail (printf "envoys: %s is of an Instance, which needs instances.enabled" $entry.name) -}}
 {{- end -}}
 {{- $listener := $entry.listener | default $root.Values.settings.listener -}}
+{{- with $listener.tunnel -}}
+{{- if eq (int .port) (int $listener.port) -}}
+{{- fail (printf "envoys: %s has the port %d twice" $entry.name (int .port)) -}}
+{{- end -}}
+{{- end -}}
 {{- dict
   "dnsName" (printf "%s.instance.portcullis.dev" $entry.instance)
   "args" (list (printf "--instance=%s" $entry.instance))
