@@ -150,6 +150,8 @@ metadata:
   {{- include "portcullis.metadata" (list $root $group.component $group.name $group.entry) | nindent 2 }}
 spec:
   maxUnavailable: {{ $values.podDisruptionBudget.maxUnavailable | toJson }}
+  # A pod without a listener is never ready, and would block the drain of its node for ever. It serves no client.
+  unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       {{- $selector | nindent 6 }}

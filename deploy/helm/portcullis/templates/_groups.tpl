@@ -2,25 +2,37 @@
 {{- define "portcullis.groups" -}}
 {{- $root := . -}}
 {{- $groups := list -}}
-{{- if .Values.gateway.enabled -}}
+{{- if include "portcullis.hasOwnGroup" . -}}
 {{- $groups = append $groups (include "portcullis.ownGroup" . | fromJson) -}}
 {{- end -}}
 {{- range .Values.envoys -}}
 {{- $groups = append $groups (include "portcullis.group" (list $root .) | fromJson) -}}
 {{- end -}}
 {{- $names := dict -}}
-{{- $secrets := dict -}}
+{{- $secrets := dict (include "portcullis.controlPlaneSecret" .) true (printf "%s-xds-ca" (include "portcullis.name" .)) true -}}
+{{- range list .Values.settingsSecret .Values.controlPlane.console.tlsSecret -}}
+{{- if . -}}
+{{- $_ := set $secrets . true -}}
+{{- end -}}
+{{- end -}}
 {{- range $groups -}}
 {{- if hasKey $names .name -}}
 {{- fail (printf "envoys: the name %s is there twice" .entry) -}}
 {{- end -}}
-{{- if hasKey $secrets .secret -}}
+{{- if and .entry (hasKey $secrets .secret) -}}
 {{- fail (printf "envoys: %s has the Secret %s of others: its certificate names these Envoys alone" .entry .secret) -}}
 {{- end -}}
 {{- $_ := set $names .name true -}}
 {{- $_ := set $secrets .secret true -}}
 {{- end -}}
 {{- toJson $groups -}}
+{{- end -}}
+
+{{/* Whether there are Envoys of no Instance and no Gateway: "true" or nothing. Values of a release before (`--reuse-values`) lack the field. */}}
+{{- define "portcullis.hasOwnGroup" -}}
+{{- if ne (toString .Values.gateway.enabled) "false" -}}
+true
+{{- end -}}
 {{- end -}}
 
 {{/* The Envoys of no Instance and no Gateway. */}}
@@ -41,6 +53,7 @@
   "env" (list)
   "ports" (include "portcullis.listenerPorts" (list .Values.settings.listener $values.service.port) | fromJsonArray)
   "bindsLowPorts" false
+  "egress" (pick .Values.networkPolicies "apiservers" "apiserverPorts")
   "values" $values
 | toJson -}}
 {{- end -}}
@@ -54,8 +67,7 @@
 {{- if gt (len $name) 52 -}}
 {{- fail (printf "envoys: %s has more than 52 characters, which names of pods do not have room for: choose a shorter name" $name) -}}
 {{- end -}}
-{{- /* The Secret of others has a certificate that does not name these Envoys. */ -}}
-{{- $values := include "portcullis.laidOver" (list (omit $root.Values.gateway "enabled" "xdsSecret") $entry) | fromJson -}}
+{{- $values := include "portcullis.laidOver" (list (include "portcullis.inherited" . | fromJson) $entry) | fromJson -}}
 {{- $member := include (ternary "portcullis.ofGateway" "portcullis.ofInstance" (hasKey $entry "gateway")) (list $root $entry $values) | fromJson -}}
 {{- $low := false -}}
 {{- range $member.ports -}}
@@ -78,8 +90,27 @@
   "env" (prepend $member.env (dict "name" "ENVOYS" "fieldPath" "metadata.labels['portcullis.dev/envoys']"))
   "ports" $member.ports
   "bindsLowPorts" $low
+  "egress" (dict
+    "apiservers" ($entry.apiservers | default $root.Values.networkPolicies.apiservers)
+    "apiserverPorts" ($entry.apiserverPorts | default $root.Values.networkPolicies.apiserverPorts))
   "values" $values
 | toJson -}}
+{{- end -}}
+
+{{/*
+Values of `gateway` that an entry has unless it says otherwise, as JSON: (list . ENTRY). Not those that name or empower the Envoys of no
+group: their Secret, whose certificate does not name these, their ServiceAccount's rights, and the address and reach of their Service. The
+digest of an image counts before the tag, so that a tag of the entry's own takes it away.
+*/}}
+{{- define "portcullis.inherited" -}}
+{{- $entry := index . 1 -}}
+{{- $all := omit (index . 0).Values.gateway "enabled" "xdsSecret" "serviceAccountAnnotations" -}}
+{{- $service := omit ($all.service | default dict) "annotations" "loadBalancerClass" "loadBalancerSourceRanges" -}}
+{{- $_ := set $all "service" (set $service "type" "ClusterIP") -}}
+{{- if hasKey ($entry.image | default dict) "tag" -}}
+{{- $_ := set $all "image" (omit $all.image "digest") -}}
+{{- end -}}
+{{- toJson $all -}}
 {{- end -}}
 
 {{/* The fields of a group that is an Instance's: (list . ENTRY VALUES). */}}
@@ -90,6 +121,11 @@
 {{- fail (printf "envoys: %s is of an Instance, which needs instances.enabled" $entry.name) -}}
 {{- end -}}
 {{- $listener := $entry.listener | default $root.Values.settings.listener -}}
+{{- with $listener.tunnel -}}
+{{- if eq (int .port) (int $listener.port) -}}
+{{- fail (printf "envoys: %s has the port %d twice" $entry.name (int .port)) -}}
+{{- end -}}
+{{- end -}}
 {{- dict
   "dnsName" (printf "%s.instance.portcullis.dev" $entry.instance)
   "args" (list (printf "--instance=%s" $entry.instance))

@@ -97,15 +97,15 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Egress to the kube-apiservers. */}}
+{{/* Egress to the kube-apiservers: an object with `apiservers` and `apiserverPorts`. */}}
 {{- define "portcullis.egress" -}}
 - to:
-  {{- range .Values.networkPolicies.apiservers }}
+  {{- range .apiservers }}
   - ipBlock:
       {{- toYaml . | nindent 6 }}
   {{- end }}
   ports:
-  {{- range .Values.networkPolicies.apiserverPorts }}
+  {{- range .apiserverPorts }}
   - {port: {{ . | toJson }}}
   {{- end }}
 {{- end -}}

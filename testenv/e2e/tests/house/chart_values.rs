@@ -80,7 +80,7 @@ fn chart_entries_take_every_value_of_the_gateway() {
     }
     let own: BTreeSet<&str> =
         of_entry.keys().map(String::as_str).filter(|name| !of_gateway.contains_key(*name)).collect();
-    let expected = ["addresses", "gateway", "instance", "listener", "name", "ports"];
+    let expected = ["addresses", "apiserverPorts", "apiservers", "gateway", "instance", "listener", "name", "ports"];
     assert_eq!(own, expected.into());
 }
 

@@ -174,6 +174,17 @@ fn keys_travel_to_pods_of_rendered_envoys_only() {
     }
 }
 
+/// A Gateway without a listener leaves its Envoys without readiness: by the default of a budget no node of theirs could be drained.
+#[test]
+fn budgets_of_envoys_let_pods_go_that_are_not_ready() {
+    for rendered in variants("envoys-budgets") {
+        for (deployment, _) in of_envoys(&rendered) {
+            let budget = &rendered.get("PodDisruptionBudget", name(deployment))["spec"];
+            assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{}", name(deployment));
+        }
+    }
+}
+
 /// Whether a policy is about these pods alone, or pods like these.
 fn selects_pods(policy: &Value, labels: &Value) -> bool {
     policy["spec"]["podSelector"]["matchLabels"].is_object()
@@ -223,15 +234,15 @@ fn envoys_of_the_readme_are_built() {
     let (_, section) = readme.split_once("\n## Envoys of Instances and Gateways\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let blocks: Vec<&str> = section.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next()).collect();
-    assert_eq!(blocks.len(), 3, "edge, both, and further ports");
+    assert_eq!(blocks.len(), 4, "edge, both, further ports, and a load balancer");
     let run = RunDir::new("envoys-readme").unwrap();
     // kustomize takes no absolute path.
     let up = "../".repeat(run.path().components().count() - 1);
     let deploy = format!("{up}{}/", project_root().join("deploy/kubernetes").strip_prefix("/").unwrap().display());
     let edge = blocks[0].replace("../../../", &format!("../{deploy}"));
     for (group, text) in [
-        // The last one is in a list.
-        ("edge", edge.clone() + &format!("\n{}", blocks[2]).replace("\n  ", "\n")),
+        // The last ones are in a list.
+        ("edge", edge.clone() + &format!("\n{}{}", blocks[2].trim_end_matches(' '), blocks[3]).replace("\n  ", "\n")),
         (
             "team-a",
             edge.replace("of-gateway", "of-instance")
@@ -240,7 +251,8 @@ fn envoys_of_the_readme_are_built() {
     ] {
         std::fs::write(run.make_dir(group).unwrap().join("kustomization.yaml"), text).unwrap();
     }
-    run.write("kustomization.yaml", blocks[1].replace("../../", &deploy)).unwrap();
+    let with_zones = blocks[1].replace("components/instances]", "components/instances, ../../components/zones]");
+    run.write("kustomization.yaml", with_zones.replace("../../", &deploy)).unwrap();
     let Some(rendered) = Rendered::at(run.path()) else { return };
     assert!(!rendered.text.replace("POD_NAME", "").contains("NAME"), "a place without its name");
     assert_eq!(of_envoys(&rendered).len(), 3);
@@ -249,5 +261,11 @@ fn envoys_of_the_readme_are_built() {
     let ports: Vec<u64> =
         edge["ports"].as_array().unwrap().iter().filter_map(|one| one["containerPort"].as_u64()).collect();
     assert_eq!(ports, [443, 9081, 80]);
+    for (_, container) in of_envoys(&rendered) {
+        assert_eq!(flag(container, "zone"), "$(ZONE)", "components/zones is about all Envoys");
+    }
+    let service = &rendered.get("Service", "portcullis-envoys-edge")["spec"];
+    assert_eq!((&service["type"], &service["externalTrafficPolicy"]), (&json!("LoadBalancer"), &json!("Local")));
+    assert_eq!(rendered.get("Service", "portcullis-envoys-team-a")["spec"]["type"], "ClusterIP");
     assert_eq!(flag(rendered.container("portcullis-envoys-team-a"), "instance"), "team-a");
 }

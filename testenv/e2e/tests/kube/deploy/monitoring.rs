@@ -189,13 +189,40 @@ fn alerts_say_what_happened_and_how_bad_it_is() {
         for rule in group["rules"].as_array().unwrap() {
             let name = rule["alert"].as_str().unwrap();
             assert!(name.starts_with("Portcullis") && names.insert(name.to_owned()), "{name}");
-            assert!(["critical", "warning"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
+            let severity = rule["labels"]["severity"].as_str().unwrap();
+            assert!(["critical", "warning"].contains(&severity) || severity.contains("$labels.job"), "{name}");
             assert!(rule["annotations"]["summary"].as_str().unwrap().len() > 20, "{name}");
             let runbook = format!("docs/troubleshoot.md#{}", name.to_lowercase());
             assert_eq!(rule["annotations"]["runbook"], runbook);
             assert!(runbooks.contains(&format!("\n### {name}\n")), "{name} has no section");
         }
     }
+}
+
+/// A tenant's servers neither hide nor cause an alert about the gateways of no group.
+#[test]
+fn alerts_of_gateways_are_apart_for_each_group() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let groups = rendered.get("PrometheusRule", "portcullis")["spec"]["groups"].as_array().unwrap();
+    let of_gateways = groups.iter().find(|group| group["name"] == "portcullis-gateway").unwrap();
+    let mut milder = BTreeSet::new();
+    for rule in of_gateways["rules"].as_array().unwrap() {
+        let (name, expression) = (rule["alert"].as_str().unwrap(), rule["expr"].as_str().unwrap());
+        for labels in expression.split(" by (").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let labels: BTreeSet<&str> = labels.split(", ").collect();
+            assert!(labels.contains("job") || labels.contains("pod"), "{name}: {labels:?}");
+        }
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        if severity.contains("$labels.job") {
+            let sums = expression.matches(" by (").count();
+            assert_eq!(sums, expression.matches(" by (namespace, job, ").count(), "{name} has no job");
+            let jobs: Vec<&str> = severity.split('"').skip(1).step_by(2).collect();
+            assert_eq!(jobs, ["-gateway-metrics$", "-metrics-"], "{name}");
+            milder.insert(name);
+        }
+    }
+    let expected = ["PortcullisGatewayCredentialRefused", "PortcullisGatewayFails", "PortcullisNoHealthyServer"];
+    assert_eq!(milder, expected.into());
 }
 
 /// kube-prometheus-stack selects what has the label of its Helm release, and dashboards by a label of Grafana's sidecar.

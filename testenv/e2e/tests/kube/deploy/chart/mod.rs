@@ -2,6 +2,7 @@
 
 mod helm;
 mod lifecycle;
+mod rows;
 mod same;
 mod schema;
 mod strings;

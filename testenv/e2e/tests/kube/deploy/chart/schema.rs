@@ -82,6 +82,16 @@ fn envoys_entries_are_refused_with_the_place_of_the_mistake() {
         (entry(json!({"name": "a.b", "instance": "a"})), "at '/envoys/0/name'"),
         (entry(json!({"name": "a", "instance": "a", "enabled": false})), "additional properties 'enabled' not allowed"),
         (entry(json!({"name": "a", "instance": "a", "replicas": "3"})), "at '/envoys/0/replicas'"),
+        (entry(json!({"name": "a", "instance": "a", "listener": {"port": 9081}})), "at '/envoys/0/listener/port'"),
+        (
+            entry(json!({"name": "a", "instance": "a", "listener": {"port": 7443, "tunnel": {"port": 9901}}})),
+            "at '/envoys/0/listener/tunnel/port'",
+        ),
+        (entry(json!({"name": "a", "instance": "a", "apiserverPorts": []})), "at '/envoys/0/apiserverPorts'"),
+        (
+            entry(json!({"name": "a", "instance": "a", "apiservers": [{"cidr": "a: b"}]})),
+            "at '/envoys/0/apiservers/0/cidr'",
+        ),
         (
             json!({"gateway": {"podLabels": {"portcullis.dev/envoys": "a"}}}),
             "at '/gateway/podLabels/portcullis.dev~1envoys'",
@@ -108,8 +118,22 @@ fn envoys_entries_are_refused_if_others_contradict_them() {
             "a has the Secret portcullis-gateway-xds of others",
         ),
         (enabled(json!([{"name": long, "instance": "a"}])), "choose a shorter name"),
+        (
+            enabled(json!([{"name": "a", "instance": "a", "listener": {"port": 7443, "tunnel": {"port": 7443}}}])),
+            "a has the port 7443 twice",
+        ),
     ];
     are_refused(&helm, &rows);
+    // Keys of the control plane, its authority's among them, which a pod of these Envoys would have.
+    for secret in ["portcullis-control-plane-xds", "portcullis-xds-ca", "plane", "settings", "trusted"] {
+        let mut values = enabled(json!([{"name": "a", "instance": "a", "xdsSecret": secret}]));
+        if secret == "plane" {
+            values["controlPlane"] = json!({"xdsSecret": secret});
+        }
+        values["settingsSecret"] = json!("settings");
+        values["controlPlane"]["console"] = json!({"tlsSecret": "trusted"});
+        are_refused(&helm, &[(values, &format!("a has the Secret {secret} of others"))]);
+    }
 }
 
 #[test]

@@ -35,15 +35,17 @@ fn values(word: &str) -> Value {
     let (mut plane, mut gateway) = (pods.clone(), pods);
     plane["console"] = json!({"tlsSecret": word, "hosts": [word]});
     gateway["extraEnvoyArgs"] = json!([word]);
-    gateway["service"] = json!({"type": "LoadBalancer", "externalTrafficPolicy": word, "loadBalancerClass": word,
+    let service = json!({"type": "LoadBalancer", "externalTrafficPolicy": word, "loadBalancerClass": word,
         "loadBalancerSourceRanges": [word], "annotations": {"a": word}});
+    gateway["service"] = service.clone();
     json!({
         "image": {"registry": word, "pullPolicy": word, "pullSecrets": [{"name": word}]},
         "settingsSecret": word, "controlPlane": plane, "gateway": gateway,
         "gatewayAPI": {"enabled": true}, "instances": {"enabled": true},
         "envoys": [
             {"name": word, "instance": word},
-            {"name": format!("{word}-2"), "gateway": format!("{word}/{word}"), "ports": [443], "addresses": [word]},
+            {"name": format!("{word}-2"), "gateway": format!("{word}/{word}"), "ports": [443], "addresses": [word],
+                "service": service, "serviceAccountAnnotations": {"a": word}},
         ],
         "certManager": {"enabled": true, "issuerRef": {"kind": word, "name": word}, "duration": word},
         "monitoring": {"enabled": true, "labels": {"a": word}, "dashboardLabels": {"a": word}, "interval": word},
