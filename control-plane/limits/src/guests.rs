@@ -125,6 +125,13 @@ impl Guests {
         self.0.get_mut(name)
     }
 
+    /// Lets units beyond their parts count until then at most, of all guests: those that have none say so with their next reports.
+    pub(crate) fn end_excess(&mut self, at: Duration) {
+        for guest in self.0.values_mut() {
+            guest.excess_until = Some(guest.excess_until.map_or(at, |known| known.min(at)));
+        }
+    }
+
     pub(crate) fn parts(&self, total: u32, has_fleet: bool, now: Duration) -> GuestParts {
         GuestParts::new(total, self.0.len(), has_fleet, now)
     }

@@ -70,7 +70,15 @@ impl Shares {
             self.issues_from = self.learns_until;
             self.issue = Issue::new(self.issues_from);
         }
+        if units(&limit) < units(&self.limit) {
+            self.end_excess(now);
+        }
         self.limit = limit;
+    }
+
+    /// Lets guests keep what they have beyond their parts for no longer than their leases last: the fleet would starve otherwise.
+    fn end_excess(&mut self, now: Duration) {
+        self.guests.end_excess(now.saturating_add(RESERVED_FOR));
     }
 
     /// Whether no process has a part of it, and no other limiter has given one away.
@@ -95,6 +103,9 @@ impl Shares {
     ) -> LimitAnswer {
         match guest {
             None => {
+                if !self.has_fleet(now) {
+                    self.end_excess(now);
+                }
                 self.fleet_until = self.fleet_until.max(now.saturating_add(FLEET_RETURNS));
                 self.exchange_of_fleet(of, used, now)
             }
@@ -321,6 +332,13 @@ fn lost_tokens(before: Holding, number: u64, used: PartUse) -> (u32, u32) {
     let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
     let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
     (lost, before.held.min(before.reserved))
+}
+
+/// The units that are divided: requests in flight, or per second.
+fn units(limit: &GlobalLimit) -> u32 {
+    match limit.limit {
+        FlowControlLimit::MaxRequestsInflight(units) | FlowControlLimit::TokenBucket { qps: units, .. } => units,
+    }
 }
 
 /// `whole × units ÷ of`, rounded down, so that the shares of all units together are not more than the whole.

@@ -6,4 +6,5 @@ mod model;
 mod one_owner;
 mod rules;
 mod simulation;
+mod smaller_parts;
 mod state;
