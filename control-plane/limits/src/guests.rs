@@ -1,9 +1,9 @@
 //! The guests of a limit: owners beside the fleet whose reports may be lies. Each has a part, and none borrows.
 //!
 //! While the fleet is there guests have half of the limit together, in equal parts; without it all. A guest is believed no more
-//! than it was granted, so that its reservation grows by grants alone. A part becomes smaller when another guest or the fleet joins.
-//! Units that a guest keeps beyond it count for [`EXCESS`], and then no more: the limit is exceeded rather than another owner
-//! starved.
+//! than it was granted, so that its reservation grows by grants alone. A part becomes smaller when another guest or the fleet joins,
+//! and when the limit is lowered. Units that a guest keeps beyond it count for [`EXCESS`] at most, and then no more: the limit is exceeded
+//! rather than another owner starved.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use portcullis_filter_config::GlobalStrategy;
 
-use crate::holdings::Holding;
+use crate::holdings::{Holding, RESERVED_FOR};
 use crate::issue::Issue;
 use crate::owners::GuestName;
-use crate::pool::{OwnerPool, turn};
+use crate::pool::{OwnerPool, turn, turn_end};
 
 /// The time for which units count that a guest keeps beyond a part that has become smaller.
 pub(crate) const EXCESS: Duration = Duration::from_secs(600);
@@ -58,8 +58,11 @@ impl Guest {
 
     /// Notes whether it has more than `least`, its part in any turn.
     pub(crate) fn follow_excess(&mut self, least: u32, now: Duration) {
+        let (reserved, least) = (self.pool.holdings.reserved(), u64::from(least));
         self.excess_until = match self.excess_until {
-            _ if self.pool.holdings.reserved() <= u64::from(least) => None,
+            _ if reserved <= least => None,
+            // A unit of this turn is another owner's in the next one. By a time from now on a guest could renew it until that has passed.
+            None if reserved == least.saturating_add(1) => Some(turn_end(now).saturating_add(RESERVED_FOR)),
             None => Some(now.saturating_add(EXCESS)),
             known => known,
         };

@@ -124,6 +124,12 @@ pub(crate) fn turn(now: Duration) -> usize {
     usize::try_from(now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default()).unwrap_or_default()
 }
 
+/// The end of the present turn.
+pub(crate) fn turn_end(now: Duration) -> Duration {
+    let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
+    Duration::from_secs(turns.saturating_add(1).saturating_mul(TURN_SECONDS))
+}
+
 /// A small part of a limit, at least one.
 pub(crate) fn reserve(limit: u32, parts: u32) -> u32 {
     limit.checked_div(parts).unwrap_or_default().max(limit.min(1))

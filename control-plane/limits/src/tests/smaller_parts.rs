@@ -40,3 +40,25 @@ fn guest_has_its_part_beside_a_liar_when_the_fleet_returns() {
         assert_eq!([nodes.sum("fleet"), nodes.sum("a/"), nodes.sum("b/")], [50, 25, 25], "{strategy:?}");
     }
 }
+
+/// A guest that gives its unit back near the end of its turn and asks for it again, so that it has it anew.
+#[test]
+fn unit_of_a_turn_is_the_fleets_in_the_next_one() {
+    for strategy in STRATEGIES {
+        let mut nodes = Nodes::new(FlowControlLimit::MaxRequestsInflight(1), strategy);
+        let nothing = PartUse { held: 0, used: 0, wanted: 0, ..LIE };
+        let mut quarters = 0;
+        for quarter in (40..2_440).map(f64::from) {
+            let (now, in_two_turns) = (quarter / 4.0, quarter % 80.0);
+            // At 17 to 18.5 s of twenty: what it wanted counts for a second.
+            let gives_back = (68.0..=74.0).contains(&in_two_turns);
+            nodes.report("a/0", if gives_back { nothing } else { LIE }, at(now));
+            // The fleet reports after the guest has asked again.
+            if !gives_back {
+                nodes.wants("fleet-0", 10, now + 0.1);
+                quarters += nodes.sum("fleet");
+            }
+        }
+        assert!(quarters >= 4 * 75, "{strategy:?}: {quarters} quarters of a second of 600 seconds");
+    }
+}
