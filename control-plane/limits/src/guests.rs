@@ -91,7 +91,9 @@ impl GuestParts {
         let (all, always) = if has_fleet { (half.saturating_add(odd_half), half) } else { (total, total) };
         let count = u32::try_from(guests).unwrap_or(u32::MAX);
         let odd = all.checked_rem(count).and_then(|odd| usize::try_from(odd).ok()).unwrap_or_default();
-        let first = turn.checked_rem(guests).unwrap_or_default();
+        // A unit that is there in each other turn alone goes on to the next guest after two.
+        let round = if has_fleet { turn.checked_div(2).unwrap_or_default() } else { turn };
+        let first = round.checked_rem(guests).unwrap_or_default();
         Self { all, least: always.checked_div(count).unwrap_or_default(), guests, odd, first }
     }
 

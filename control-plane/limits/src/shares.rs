@@ -186,7 +186,8 @@ impl Shares {
                 GlobalStrategy::Allocate => Rest::Divided,
                 GlobalStrategy::Count => Rest::Kept,
             };
-            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest };
+            let turns = if self.guests.0.is_empty() { 1 } else { 2 };
+            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest, turns };
             self.fleet.offer(position, room, self.limit.strategy, now)
         };
         self.fleet.grant(position, quota, (held, used), (now, is_learning))
@@ -258,6 +259,7 @@ impl Shares {
         let rest = if has_fleet || strategy == GlobalStrategy::Count { Rest::Kept } else { Rest::Divided };
         // Of a part of one unit an idle guest keeps none: the fleet would lack it.
         let idle = if has_fleet { part.checked_div(2).unwrap_or_default() } else { part };
+        let turns = self.guests.0.len().saturating_mul(2);
         let guest = self.guests.get_mut(name)?;
         let claim = match strategy {
             GlobalStrategy::Allocate => used.wanted.saturating_add(reserve(used.wanted, 4)),
@@ -275,7 +277,7 @@ impl Shares {
         };
         let belief = Belief { held: believed, used: believed };
         let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
-        let room = PoolRoom { target: part, idle, free, rest };
+        let room = PoolRoom { target: part, idle, free, rest, turns };
         let quota = if is_learning { held } else { guest.pool.offer(position, room, strategy, now) };
         let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
         let known = guest.pool.holdings.get(position);

@@ -1,4 +1,5 @@
 mod guest_lies;
+mod guest_turns;
 mod guests;
 mod long_reports;
 mod lost;
