@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use portcullis_filter_config::GlobalStrategy;
 
+use crate::granted::Granted;
 use crate::holdings::{Holding, RESERVED_FOR};
 use crate::issue::Issue;
 use crate::owners::GuestName;
@@ -25,8 +26,8 @@ pub(crate) struct Guest {
     pub(crate) pool: OwnerPool,
     /// All that its processes claimed at its last report: units, or of a rate that is counted the tokens that were missing.
     pub(crate) claims: u64,
-    /// Units of the newest answers to its processes.
-    pub(crate) granted: u64,
+    /// Units of the answers to its processes.
+    pub(crate) granted: Granted,
     /// The tokens of its part of a rate that is counted.
     pub(crate) issue: Issue,
     /// The time until which its units beyond its part count; `None` while it has none.
@@ -38,7 +39,13 @@ impl Guest {
     /// count no longer than the limiter learns.
     fn new(now: Duration, is_learning: bool) -> Self {
         let excess_until = is_learning.then_some(Duration::ZERO);
-        Self { pool: OwnerPool::default(), claims: 0, granted: 0, issue: Issue::new(now), excess_until }
+        Self {
+            pool: OwnerPool::default(),
+            claims: 0,
+            granted: Granted::default(),
+            issue: Issue::new(now),
+            excess_until,
+        }
     }
 
     /// Units that no other owner may have while this one has that part.
@@ -46,14 +53,14 @@ impl Guest {
         let reserved = self.pool.holdings.reserved();
         let is_over = self.excess_until.is_some_and(|until| now >= until);
         // A part that has just become smaller is leased until the next report.
-        if is_over { reserved.min(self.granted.max(part.into())) } else { reserved }
+        if is_over { reserved.min(self.granted.leased(now).max(part.into())) } else { reserved }
     }
 
     /// Notes what its processes claim and have, after an answer.
-    pub(crate) fn follow(&mut self, idle: u32, strategy: GlobalStrategy) {
+    pub(crate) fn follow(&mut self, idle: u32, strategy: GlobalStrategy, now: Duration) {
         self.claims = self.pool.claimed(idle, strategy);
-        self.granted =
-            self.pool.holdings.iter().map(|(_, holding)| u64::from(holding.held)).fold(0, u64::saturating_add);
+        let units = self.pool.holdings.iter().map(|(_, holding)| u64::from(holding.held)).fold(0, u64::saturating_add);
+        self.granted.note(units, now);
     }
 
     /// Notes whether it has more than `least`, its part in any turn.

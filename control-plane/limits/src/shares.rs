@@ -269,11 +269,13 @@ impl Shares {
             }
         };
         let position = guest.pool.holdings.position(of, now);
+        let known = guest.pool.holdings.get(position).reserved;
         let believed = if is_learning {
+            // It has what this limiter has renewed already, also if its part is smaller since another guest has joined.
             let left = u64::from(part).saturating_sub(guest.pool.holdings.reserved_for_others(position));
-            u32::try_from(left).unwrap_or(u32::MAX)
+            u32::try_from(left).unwrap_or(u32::MAX).max(known)
         } else {
-            guest.pool.holdings.get(position).reserved
+            known
         };
         let belief = Belief { held: believed, used: believed };
         let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
@@ -282,7 +284,7 @@ impl Shares {
         let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { held: quota, ..known });
-        guest.follow(idle, strategy);
+        guest.follow(idle, strategy, now);
         if !is_learning {
             guest.follow_excess(parts.least, now);
         }
@@ -312,7 +314,7 @@ impl Shares {
         let position = guest.pool.holdings.position(of, now);
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { wanted: lacking.saturating_sub(tokens), ..known });
-        guest.follow(0, GlobalStrategy::Count);
+        guest.follow(0, GlobalStrategy::Count, now);
         Some(LimitPart { quota: 0, burst: ahead, tokens })
     }
 }

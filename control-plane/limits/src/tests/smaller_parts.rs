@@ -62,3 +62,23 @@ fn unit_of_a_turn_is_the_fleets_in_the_next_one() {
         assert!(quarters >= 4 * 75, "{strategy:?}: {quarters} quarters of a second of 600 seconds");
     }
 }
+
+#[test]
+fn part_of_a_lost_answer_is_no_other_guests() {
+    let mut nodes = Nodes::new(FlowControlLimit::MaxRequestsInflight(40), GlobalStrategy::Allocate);
+    for (node, now) in [("fleet-0", 2.5), ("a/0", 2.6)] {
+        let used = PartUse { is_rate: false, is_leased: true, held: 20, used: 20, wanted: 20 };
+        assert_eq!(nodes.report(node, used, at(now)).map(|part| part.quota), Some(20), "{node} has it renewed");
+    }
+    assert_eq!(nodes.wants("b/0", 10, 2.9), None, "the limiter learns");
+    // An answer while the limiter learns, and one afterwards.
+    for (now, next) in [(3.0, 3.2), (3.3, 3.4)] {
+        let before = nodes.parts.clone();
+        nodes.wants("a/0", 20, now);
+        nodes.parts = before;
+        assert_eq!(nodes.wants("b/0", 10, next).unwrap_or_default(), 0, "the lease of {} lasts", nodes.sum("a/"));
+    }
+    assert_eq!(nodes.wants("a/0", 20, 3.5), Some(10));
+    nodes.wants("a/0", 20, 3.6);
+    assert_eq!(nodes.wants("b/0", 10, 3.7), Some(10), "it is given back");
+}
