@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
-use portcullis_limits::{LimitAnswer, Limiter, NodeOwners};
+use portcullis_limits::{HolderRefusal, LimitAnswer, Limiter, NodeOwners};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -303,13 +303,57 @@ fn has_useful(round: &mut Vec<Waiting>) -> bool {
 fn exchange(limiter: &mut Limiter, report: &ProcessReport, place: usize, answers: &mut ReportAnswers, now: Duration) {
     let Some(cluster) = report.clusters.get(place) else { return };
     limiter.configure_cluster(&cluster.name, &cluster.limits, now);
-    let Ok(holder) = limiter.holder(&report.node, report.process, report.number, now) else {
-        *answers = None;
-        return;
+    let holder = match limiter.holder(&report.node, report.process, report.number, now) {
+        Ok(holder) => Some(holder),
+        // Local limits hold for this cluster, and the parts of the others are reserved already.
+        Err(HolderRefusal::TooMany) => None,
+        Err(HolderRefusal::Old) => {
+            *answers = None;
+            return;
+        }
     };
-    let of = |(schema, used): &(String, PartUse)| limiter.exchange(holder, &cluster.name, schema, *used, now);
+    let of = |(schema, used): &(String, PartUse)| limiter.exchange(holder?, &cluster.name, schema, *used, now);
     let parts = cluster.uses.iter().map(of).collect();
     if let Some(answer) = answers.as_mut().and_then(|answers| answers.get_mut(place)) {
         *answer = parts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_filter_config::{FlowControlLimit, GlobalStrategy};
+
+    use super::*;
+
+    /// A report of one process of a node, about the limit of two clusters.
+    fn report(node: &str, number: u64) -> ProcessReport {
+        let limit = FlowControlLimit::MaxRequestsInflight(10);
+        let limits = BTreeMap::from([("few".to_owned(), GlobalLimit { limit, strategy: GlobalStrategy::Allocate })]);
+        let limits = Arc::new(limits);
+        let used = PartUse { is_leased: true, held: 1, wanted: 1, ..PartUse::default() };
+        let clusters = ["crowded", "empty"].map(|name| ClusterExchange {
+            name: name.to_owned(),
+            limits: Arc::clone(&limits),
+            uses: vec![("few".to_owned(), used)],
+        });
+        ProcessReport { node: node.to_owned(), process: 1, number, clusters: clusters.into(), bytes: 1 }
+    }
+
+    #[test]
+    fn cluster_with_too_many_processes_leaves_the_others_theirs() {
+        let now = Duration::from_secs(1);
+        let owners = NodeOwners::new(|_| Some("guest".to_owned()));
+        let [mut crowded, mut empty] = [(); 2].map(|()| Limiter::of_owners(owners.clone()));
+        let others = (0..1_000).map(|other| crowded.holder(&format!("other-{other}"), 1, 1, now));
+        assert!(others.filter(Result::is_err).count() > 0);
+        let mut answers = Some(vec![Vec::new(); 2]);
+        exchange(&mut crowded, &report("node", 2), 0, &mut answers, now);
+        exchange(&mut empty, &report("node", 2), 1, &mut answers, now);
+        let answers = answers.unwrap();
+        assert_eq!(answers[0], [None], "a local limit");
+        assert_eq!(answers[1][0].unwrap().part.map(|part| part.quota), Some(1), "a limiter that learns renews it");
+        let mut late = Some(vec![Vec::new(); 2]);
+        exchange(&mut empty, &report("node", 1), 1, &mut late, now);
+        assert!(late.is_none(), "a newer report was answered");
     }
 }

@@ -1,9 +1,9 @@
 //! The guests of a limit: owners beside the fleet whose reports may be lies. Each has a part, and none borrows.
 //!
 //! While the fleet is there guests have half of the limit together, in equal parts; without it all. A guest is believed no more
-//! than it was granted, so that its reservation grows by grants alone. A part becomes smaller when another guest or the fleet joins.
-//! Units that a guest keeps beyond it count for [`EXCESS`], and then no more: the limit is exceeded rather than another owner
-//! starved.
+//! than it was granted, so that its reservation grows by grants alone. A part becomes smaller when another guest or the fleet joins,
+//! and when the limit is lowered. Units that a guest keeps beyond it count for [`EXCESS`] at most, and then no more: the limit is exceeded
+//! rather than another owner starved.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use portcullis_filter_config::GlobalStrategy;
 
-use crate::holdings::Holding;
+use crate::granted::Granted;
+use crate::holdings::{Holding, RESERVED_FOR};
 use crate::issue::Issue;
 use crate::owners::GuestName;
-use crate::pool::{OwnerPool, turn};
+use crate::pool::{OwnerPool, turn, turn_end};
 
 /// The time for which units count that a guest keeps beyond a part that has become smaller.
 pub(crate) const EXCESS: Duration = Duration::from_secs(600);
@@ -25,8 +26,8 @@ pub(crate) struct Guest {
     pub(crate) pool: OwnerPool,
     /// All that its processes claimed at its last report: units, or of a rate that is counted the tokens that were missing.
     pub(crate) claims: u64,
-    /// Units of the newest answers to its processes.
-    pub(crate) granted: u64,
+    /// Units of the answers to its processes.
+    pub(crate) granted: Granted,
     /// The tokens of its part of a rate that is counted.
     pub(crate) issue: Issue,
     /// The time until which its units beyond its part count; `None` while it has none.
@@ -38,7 +39,13 @@ impl Guest {
     /// count no longer than the limiter learns.
     fn new(now: Duration, is_learning: bool) -> Self {
         let excess_until = is_learning.then_some(Duration::ZERO);
-        Self { pool: OwnerPool::default(), claims: 0, granted: 0, issue: Issue::new(now), excess_until }
+        Self {
+            pool: OwnerPool::default(),
+            claims: 0,
+            granted: Granted::default(),
+            issue: Issue::new(now),
+            excess_until,
+        }
     }
 
     /// Units that no other owner may have while this one has that part.
@@ -46,20 +53,23 @@ impl Guest {
         let reserved = self.pool.holdings.reserved();
         let is_over = self.excess_until.is_some_and(|until| now >= until);
         // A part that has just become smaller is leased until the next report.
-        if is_over { reserved.min(self.granted.max(part.into())) } else { reserved }
+        if is_over { reserved.min(self.granted.leased(now).max(part.into())) } else { reserved }
     }
 
     /// Notes what its processes claim and have, after an answer.
-    pub(crate) fn follow(&mut self, idle: u32, strategy: GlobalStrategy) {
+    pub(crate) fn follow(&mut self, idle: u32, strategy: GlobalStrategy, now: Duration) {
         self.claims = self.pool.claimed(idle, strategy);
-        self.granted =
-            self.pool.holdings.iter().map(|(_, holding)| u64::from(holding.held)).fold(0, u64::saturating_add);
+        let units = self.pool.holdings.iter().map(|(_, holding)| u64::from(holding.held)).fold(0, u64::saturating_add);
+        self.granted.note(units, now);
     }
 
     /// Notes whether it has more than `least`, its part in any turn.
     pub(crate) fn follow_excess(&mut self, least: u32, now: Duration) {
+        let (reserved, least) = (self.pool.holdings.reserved(), u64::from(least));
         self.excess_until = match self.excess_until {
-            _ if self.pool.holdings.reserved() <= u64::from(least) => None,
+            _ if reserved <= least => None,
+            // A unit of this turn is another owner's in the next one. By a time from now on a guest could renew it until that has passed.
+            None if reserved == least.saturating_add(1) => Some(turn_end(now).saturating_add(RESERVED_FOR)),
             None => Some(now.saturating_add(EXCESS)),
             known => known,
         };
@@ -88,7 +98,9 @@ impl GuestParts {
         let (all, always) = if has_fleet { (half.saturating_add(odd_half), half) } else { (total, total) };
         let count = u32::try_from(guests).unwrap_or(u32::MAX);
         let odd = all.checked_rem(count).and_then(|odd| usize::try_from(odd).ok()).unwrap_or_default();
-        let first = turn.checked_rem(guests).unwrap_or_default();
+        // A unit that is there in each other turn alone goes on to the next guest after two.
+        let round = if has_fleet { turn.checked_div(2).unwrap_or_default() } else { turn };
+        let first = round.checked_rem(guests).unwrap_or_default();
         Self { all, least: always.checked_div(count).unwrap_or_default(), guests, odd, first }
     }
 
@@ -123,6 +135,13 @@ impl Guests {
 
     pub(crate) fn get_mut(&mut self, name: &GuestName) -> Option<&mut Guest> {
         self.0.get_mut(name)
+    }
+
+    /// Lets units beyond their parts count until then at most, of all guests: those that have none say so with their next reports.
+    pub(crate) fn end_excess(&mut self, at: Duration) {
+        for guest in self.0.values_mut() {
+            guest.excess_until = Some(guest.excess_until.map_or(at, |known| known.min(at)));
+        }
     }
 
     pub(crate) fn parts(&self, total: u32, has_fleet: bool, now: Duration) -> GuestParts {

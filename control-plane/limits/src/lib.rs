@@ -7,7 +7,7 @@
 //! that they have, and grants nothing else, until every lease of an earlier one has ended.
 //!
 //! - [`limiter`]: all limits, and the processes that report. Start here.
-//! - `shares`: one limit. `guests`: the parts of owners whose reports may be lies. `pool`: the processes of one owner. `holdings`: the
+//! - `shares`: one limit. `guests`: the parts of owners whose reports may be lies. `granted`: what their answers have given. `pool`: the processes of one owner. `holdings`: the
 //!   part of each process. `division`: the parts by what each one wants. `issue`: tokens of a rate that is counted. `spare`: tokens
 //!   that move between gateways.
 //! - `state`, `shares_state`: the limits of a cluster written down, for another process to go on with.
@@ -15,6 +15,7 @@
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
 
 mod division;
+mod granted;
 mod guests;
 mod holder;
 mod holdings;

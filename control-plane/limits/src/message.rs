@@ -77,6 +77,12 @@ pub(crate) struct GuestState {
     pub(crate) excess_until: Option<u64>,
     #[prost(uint64, tag = "6")]
     pub(crate) granted: u64,
+    #[prost(uint64, tag = "7")]
+    pub(crate) granted_most: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) granted_before: u64,
+    #[prost(uint64, tag = "9")]
+    pub(crate) granted_since: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -34,6 +34,8 @@ pub(crate) struct PoolRoom {
     /// Units that are not reserved for other owners.
     pub(crate) free: u64,
     pub(crate) rest: Rest,
+    /// The turns in which the owner has had each of its units that go round: only then is it the next process's turn.
+    pub(crate) turns: usize,
 }
 
 /// The most that a process is believed.
@@ -70,7 +72,8 @@ impl OwnerPool {
     /// processes these are the cost of a report.
     pub(crate) fn offer(&mut self, position: usize, room: PoolRoom, strategy: GlobalStrategy, now: Duration) -> u32 {
         // Each process has its turn if there are fewer units than processes.
-        let first = turn(now).checked_rem(self.holdings.len()).unwrap_or_default();
+        let turn = turn(now).checked_div(room.turns).unwrap_or_default();
+        let first = turn.checked_rem(self.holdings.len()).unwrap_or_default();
         let floor = self.floor(room.idle, strategy);
         let claims = UnitClaims { wanted: self.holdings.wanted(), floor, first };
         let units = claims.units_of(position, room.target, room.rest, &mut self.level);
@@ -122,6 +125,12 @@ impl OwnerPool {
 /// The number of the turn.
 pub(crate) fn turn(now: Duration) -> usize {
     usize::try_from(now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default()).unwrap_or_default()
+}
+
+/// The end of the present turn.
+pub(crate) fn turn_end(now: Duration) -> Duration {
+    let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
+    Duration::from_secs(turns.saturating_add(1).saturating_mul(TURN_SECONDS))
 }
 
 /// A small part of a limit, at least one.

@@ -70,7 +70,15 @@ impl Shares {
             self.issues_from = self.learns_until;
             self.issue = Issue::new(self.issues_from);
         }
+        if units(&limit) < units(&self.limit) {
+            self.end_excess(now);
+        }
         self.limit = limit;
+    }
+
+    /// Lets guests keep what they have beyond their parts for no longer than their leases last: the fleet would starve otherwise.
+    fn end_excess(&mut self, now: Duration) {
+        self.guests.end_excess(now.saturating_add(RESERVED_FOR));
     }
 
     /// Whether no process has a part of it, and no other limiter has given one away.
@@ -95,6 +103,9 @@ impl Shares {
     ) -> LimitAnswer {
         match guest {
             None => {
+                if !self.has_fleet(now) {
+                    self.end_excess(now);
+                }
                 self.fleet_until = self.fleet_until.max(now.saturating_add(FLEET_RETURNS));
                 self.exchange_of_fleet(of, used, now)
             }
@@ -175,7 +186,8 @@ impl Shares {
                 GlobalStrategy::Allocate => Rest::Divided,
                 GlobalStrategy::Count => Rest::Kept,
             };
-            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest };
+            let turns = if self.guests.0.is_empty() { 1 } else { 2 };
+            let room = PoolRoom { target, idle: target, free: left(units.reserved), rest, turns };
             self.fleet.offer(position, room, self.limit.strategy, now)
         };
         self.fleet.grant(position, quota, (held, used), (now, is_learning))
@@ -247,6 +259,7 @@ impl Shares {
         let rest = if has_fleet || strategy == GlobalStrategy::Count { Rest::Kept } else { Rest::Divided };
         // Of a part of one unit an idle guest keeps none: the fleet would lack it.
         let idle = if has_fleet { part.checked_div(2).unwrap_or_default() } else { part };
+        let turns = self.guests.0.len().saturating_mul(2);
         let guest = self.guests.get_mut(name)?;
         let claim = match strategy {
             GlobalStrategy::Allocate => used.wanted.saturating_add(reserve(used.wanted, 4)),
@@ -256,20 +269,22 @@ impl Shares {
             }
         };
         let position = guest.pool.holdings.position(of, now);
+        let known = guest.pool.holdings.get(position).reserved;
         let believed = if is_learning {
+            // It has what this limiter has renewed already, also if its part is smaller since another guest has joined.
             let left = u64::from(part).saturating_sub(guest.pool.holdings.reserved_for_others(position));
-            u32::try_from(left).unwrap_or(u32::MAX)
+            u32::try_from(left).unwrap_or(u32::MAX).max(known)
         } else {
-            guest.pool.holdings.get(position).reserved
+            known
         };
         let belief = Belief { held: believed, used: believed };
         let held = guest.pool.note(position, PartUse { wanted: claim, ..used }, belief, now);
-        let room = PoolRoom { target: part, idle, free, rest };
+        let room = PoolRoom { target: part, idle, free, rest, turns };
         let quota = if is_learning { held } else { guest.pool.offer(position, room, strategy, now) };
         let granted = guest.pool.grant(position, quota, (held, used), (now, is_learning));
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { held: quota, ..known });
-        guest.follow(idle, strategy);
+        guest.follow(idle, strategy, now);
         if !is_learning {
             guest.follow_excess(parts.least, now);
         }
@@ -299,7 +314,7 @@ impl Shares {
         let position = guest.pool.holdings.position(of, now);
         let known = guest.pool.holdings.get(position);
         guest.pool.holdings.set(position, Holding { wanted: lacking.saturating_sub(tokens), ..known });
-        guest.follow(0, GlobalStrategy::Count);
+        guest.follow(0, GlobalStrategy::Count, now);
         Some(LimitPart { quota: 0, burst: ahead, tokens })
     }
 }
@@ -321,6 +336,13 @@ fn lost_tokens(before: Holding, number: u64, used: PartUse) -> (u32, u32) {
     let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
     let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
     (lost, before.held.min(before.reserved))
+}
+
+/// The units that are divided: requests in flight, or per second.
+fn units(limit: &GlobalLimit) -> u32 {
+    match limit.limit {
+        FlowControlLimit::MaxRequestsInflight(units) | FlowControlLimit::TokenBucket { qps: units, .. } => units,
+    }
 }
 
 /// `whole × units ÷ of`, rounded down, so that the shares of all units together are not more than the whole.

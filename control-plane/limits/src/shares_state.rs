@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
+use crate::granted::Granted;
 use crate::guests::{Guest, Guests};
 use crate::holder::HolderId;
 use crate::holdings::{Holding, Holdings};
@@ -76,13 +77,27 @@ impl Shares {
 impl Guest {
     fn write(&self, name: &GuestName) -> GuestState {
         let (issue_level, issue_at) = self.issue.write();
-        let excess_until = self.excess_until.map(nanoseconds);
-        let (claims, granted) = (self.claims, self.granted);
-        GuestState { name: name.to_string(), claims, issue_level, issue_at, excess_until, granted }
+        GuestState {
+            name: name.to_string(),
+            claims: self.claims,
+            issue_level,
+            issue_at,
+            excess_until: self.excess_until.map(nanoseconds),
+            granted: self.granted.newest,
+            granted_most: self.granted.most,
+            granted_before: self.granted.most_before,
+            granted_since: nanoseconds(self.granted.since),
+        }
     }
 
     fn read(&mut self, state: &GuestState) {
-        (self.claims, self.granted) = (state.claims, state.granted);
+        self.claims = state.claims;
+        self.granted = Granted {
+            newest: state.granted,
+            most: state.granted_most,
+            most_before: state.granted_before,
+            since: Duration::from_nanos(state.granted_since),
+        };
         self.issue = Issue::read(state.issue_level, state.issue_at);
         self.excess_until = state.excess_until.map(Duration::from_nanos);
     }

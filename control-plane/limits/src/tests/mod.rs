@@ -1,4 +1,5 @@
 mod guest_lies;
+mod guest_turns;
 mod guests;
 mod long_reports;
 mod lost;
@@ -6,4 +7,5 @@ mod model;
 mod one_owner;
 mod rules;
 mod simulation;
+mod smaller_parts;
 mod state;

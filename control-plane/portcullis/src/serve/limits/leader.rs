@@ -93,19 +93,22 @@ impl LimitDivision {
             return Ok(Bytes::new());
         }
         let (message, clusters) = read(&report.content)?;
-        if !self.reporters.admit(&report.node, message.process, now) {
-            return Ok(refusal(message.number, &clusters, report.content.len()));
-        }
-        let Some(names) = self.current(now).map(|division| counted_names(&clusters, &division.objects)) else {
+        let Some((names, is_own)) = self.current(now).map(|division| {
+            let names = counted_names(&clusters, &division.objects);
+            let is_own = names.iter().flatten().any(|name| division.limiter_of(report, name).is_some());
+            (names, is_own)
+        }) else {
             return Ok(Bytes::new());
         };
+        if !is_own || !self.reporters.admit(&report.node, message.process, now) {
+            return Ok(refusal(message.number, &clusters, report.content.len()));
+        }
         let mut answers = Vec::new();
         for (cluster, name) in clusters.iter().zip(names) {
             // For each of them anew: an edit does not wait for a long report.
             let Some(division) = self.current(now) else { return Ok(Bytes::new()) };
             let uses = cluster.uses();
-            let known = name.as_deref().and_then(|name| Some((name, division.limiters.as_ref()?.get(name)?)));
-            let own = known.filter(|(_, one)| division.objects.may_report(&report.membership, &one.limits.object));
+            let own = name.as_deref().and_then(|name| Some((name, division.limiter_of(report, name)?)));
             let Some((name, one)) = own else {
                 answers.extend(uses.map(|_| None));
                 continue;
@@ -145,6 +148,12 @@ impl LimitDivision {
 }
 
 impl Division {
+    /// The limits of the object that counts under this name, if the gateway may report about it.
+    fn limiter_of(&self, report: &GatewayReport, name: &str) -> Option<&ObjectLimiter> {
+        let known = self.limiters.as_ref()?.get(name)?;
+        self.objects.may_report(&report.membership, &known.limits.object).then_some(known)
+    }
+
     fn standing(&self, now: Duration) -> Standing {
         if let Some(tenure) = &self.tenure {
             let Some(tenure) = *tenure.borrow() else {

@@ -114,7 +114,7 @@ fn counted_names<'a>(clusters: &'a [ClusterUseMessage], served: &ServedObjects) 
     clusters.iter().map(counted).collect()
 }
 
-/// The answer to a report whose owner has too many processes: each goes by its local limits.
+/// The answer to a report that has no part of any limit, or whose owner has too many processes: each goes by its local limits.
 fn refusal(number: u64, clusters: &[ClusterUseMessage], bytes: usize) -> Bytes {
     answer(number, clusters.iter().flat_map(|cluster| cluster.uses().map(|_| None)), bytes)
 }

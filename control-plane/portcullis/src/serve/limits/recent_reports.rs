@@ -50,6 +50,12 @@ impl<K: Ord + Clone> RecentReports<K> {
         self.last.contains_key(sender)
     }
 
+    /// The senders, from that one on in their order, for which parts may be reserved.
+    pub(super) fn recent_from(&self, first: &K, now: Duration) -> impl Iterator<Item = &K> {
+        let recent = self.last.range::<K, _>(first..).filter(move |(_, last)| now < last.saturating_add(RESERVED_FOR));
+        recent.map(|(sender, _)| sender)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.last.len()
     }

@@ -13,8 +13,9 @@ use super::recent_reports::RecentReports;
 /// for both owners of a hand-over.
 const MAX_OF_NONE: usize = 3_584;
 const MAX_OF_OWNER: usize = 256;
-/// Most instances, and most guests, with a number of their own; those beyond have one together.
+/// Most instances, and most guests, with a number of their own; those beyond have one together, and a few of it each.
 const MAX_OWNERS: usize = 100;
+const MAX_OF_ONE_BEYOND: usize = 4;
 
 /// The processes that have reported of late.
 #[derive(Debug, Default)]
@@ -40,7 +41,8 @@ struct OwnedReporters {
     /// The owners with a number of their own.
     owners: RecentReports<String>,
     of_owners: BTreeMap<String, RecentReports<NodeProcess>>,
-    of_others: RecentReports<NodeProcess>,
+    /// Processes of the owners beyond, after their names.
+    of_others: RecentReports<(String, NodeProcess)>,
 }
 
 impl LimitReporters {
@@ -48,7 +50,8 @@ impl LimitReporters {
         Self { owners, known: Mutex::default() }
     }
 
-    /// Takes note of a report by a process of the node of that name. False if its owner has too many.
+    /// Takes note of a report by a process of the node of that name, which may have a part of a limit in it: others would take places for
+    /// nothing. False if its owner has too many.
     pub(super) fn admit(&self, node: &str, process: u64, now: Duration) -> bool {
         let process = Arc::new((node.to_owned(), process));
         let guest = self.owners.guest_of(node);
@@ -69,12 +72,21 @@ impl OwnedReporters {
         if !self.owners.contains(&owner) && self.owners.len() >= MAX_OWNERS {
             match self.owners.forget_oldest(now) {
                 Some(gone) => drop(self.of_owners.remove(&gone)),
-                None => return self.of_others.admit(process, MAX_OF_OWNER, now),
+                None => return self.admit_beyond(owner, process, now),
             }
         }
         // The owner has its place for as long as one of its processes.
         self.owners.admit(&owner, MAX_OWNERS, now);
         self.of_owners.entry(owner).or_default().admit(process, MAX_OF_OWNER, now)
+    }
+
+    /// Admits a process of an owner that has no number of its own.
+    fn admit_beyond(&mut self, owner: String, process: &NodeProcess, now: Duration) -> bool {
+        let first = (owner.clone(), NodeProcess::default());
+        let sender = (owner, Arc::clone(process));
+        let of_owner = self.of_others.recent_from(&first, now).take_while(|(owner, _)| *owner == sender.0);
+        let has_room = of_owner.filter(|one| **one != sender).count() < MAX_OF_ONE_BEYOND;
+        has_room && self.of_others.admit(&sender, MAX_OF_OWNER, now)
     }
 }
 
@@ -112,7 +124,10 @@ mod tests {
         let admitted =
             |node: &dyn Fn(u64) -> String| (0..30_000).filter(|one| reporters.admit(&node(*one), *one, start)).count();
         let of_many = admitted(&|one| format!("gateway:team-{}/edge/envoy-{one}", one % 150));
-        assert_eq!(of_many, MAX_OWNERS * 200 + MAX_OF_OWNER, "those beyond a hundred have places together");
+        assert_eq!(of_many, MAX_OWNERS * 200 + 50 * MAX_OF_ONE_BEYOND, "those beyond a hundred have a few each");
+        assert!(reporters.admit("gateway:team-149/edge/envoy-149", 149, start), "one that is known reports on");
+        let of_more = admitted(&|one| format!("gateway:more-{one}/edge/envoy"));
+        assert_eq!(of_more, MAX_OF_OWNER - 50 * MAX_OF_ONE_BEYOND, "and no more than one owner together");
         assert_eq!(admitted(&|one| format!("gateway:team-0/edge/more-{one}")), MAX_OF_OWNER - 200);
         assert_eq!(admitted(&|one| format!("a/{one}")), MAX_OF_OWNER, "an instance has its own");
         let of_home = |one| format!("gateway:portcullis/edge/envoy-{one}");

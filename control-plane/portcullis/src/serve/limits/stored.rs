@@ -53,16 +53,16 @@ impl StoredDivision {
         let bytes = report.content.len();
         let (message, clusters) = read(&report.content)?;
         let (process, number) = (message.process, message.number);
-        if !self.reporters.admit(&report.node, process, boot_time()) {
-            return Ok(refusal(number, &clusters, bytes));
-        }
         let (known, exchanges) = self.exchanges(&report.membership, &clusters);
-        // A report waits with the limits that objects have, however long it is.
-        drop((message, clusters));
         if exchanges.is_empty() {
             // Another control plane may know them.
             return Ok(Bytes::new());
         }
+        if !self.reporters.admit(&report.node, process, boot_time()) {
+            return Ok(refusal(number, &clusters, bytes));
+        }
+        // A report waits with the limits that objects have, however long it is.
+        drop((message, clusters));
         let exchange = ProcessReport { node: report.node, process, number, clusters: exchanges, bytes };
         let Some(stored) = self.store.exchange(exchange).await else { return Ok(Bytes::new()) };
         let mut stored = stored.into_iter().flatten();
@@ -97,10 +97,32 @@ mod tests {
 
     use portcullis_filter_config::limits::PartUse;
     use portcullis_limits_store::{StoreAddress, StoreFiles};
+    use portcullis_report::limits::encode_use;
     use serde_json::json;
 
     use super::super::super::fleet::ServedObjectCache;
+    use super::super::owners::node_owners;
     use super::*;
+
+    #[tokio::test]
+    async fn report_without_limits_of_its_own_takes_no_place() {
+        let (_served, objects) = watch::channel(Arc::default());
+        let owners = node_owners(Some("portcullis".to_owned()));
+        let address: StoreAddress = "redis://127.0.0.1:1".parse().unwrap();
+        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned(), owners.clone());
+        let division = StoredDivision::new(objects, store, owners);
+        for team in 0..400 {
+            let gateway = format!("team-{team}/edge");
+            let report = GatewayReport {
+                node: format!("gateway:{gateway}/envoy"),
+                membership: Membership::Bound([gateway].into()),
+                instance: String::new(),
+                content: encode_use(1, 1, [("lab/-/c.example.com", "few", PartUse::default())]).into(),
+            };
+            assert!(division.divide(report).await.unwrap().is_empty());
+        }
+        assert!(division.reporters.admit("gateway:infra/edge/envoy", 1, boot_time()));
+    }
 
     #[tokio::test]
     async fn report_waits_with_what_objects_have_limits_for() {

@@ -264,6 +264,19 @@ fn gateway_has_its_part_while_its_view_has_the_cluster() {
     assert_eq!(part(Membership::Free, 3, 8.5), Some(10), "and then it has ended");
 }
 
+/// Tenants whose Gateways have no route to the cluster report nothing, or limits of others.
+#[test]
+fn gateways_without_the_cluster_take_no_place_of_others() {
+    let replica = Replica::of(requested_at(&["infra/edge"]));
+    let bound = |gateway: &str| Membership::Bound([gateway.to_owned()].into());
+    for team in 0..400 {
+        let gateway = format!("team-{team}/edge");
+        assert_eq!(replica.parts_as(bound(&gateway), &[CLUSTER], 0, 5.0), [None]);
+        assert!(replica.parts_as(bound(&gateway), &[], 0, 5.0).is_empty());
+    }
+    assert_eq!(replica.parts_as(bound("infra/edge"), &[CLUSTER], 0, 5.1), [Some(5)]);
+}
+
 /// A tenant whose certificate names any node.
 #[test]
 fn invented_processes_of_one_owner_leave_the_next_its_part() {
