@@ -198,7 +198,7 @@ fn unsupported_tls(tls: &GatewayTls) -> Vec<String> {
     paths
 }
 
-/// Addresses to listen at; none are chosen by the Envoys.
+/// Addresses to listen at. If there are none, the Envoys' settings have them.
 fn addresses(gateway: &Gateway) -> Result<Vec<IpAddr>, Rejection> {
     let mut addresses = Vec::new();
     for (index, address) in gateway.spec.addresses.iter().enumerate() {

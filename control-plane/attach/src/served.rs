@@ -24,7 +24,7 @@ use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 pub struct ServedGateway {
     /// Its name.
     pub gateway: ObjectName,
-    /// Its addresses; none are all of its Envoys'.
+    /// Its addresses. If there are none, its Envoys listen at those of their settings.
     pub addresses: Vec<IpAddr>,
     /// The `GatewaySettings` of its class.
     pub settings: Option<String>,

@@ -73,7 +73,7 @@ impl PolicyTargets {
             DoorTargets::Unlisted => Some(DoorAbsence::Unknown),
             DoorTargets::Listed(_) if self.upstreams.contains_key(name) => None,
             DoorTargets::Listed(_) => {
-                let message = format!("there is no KubernetesUpstream {name}, or as many others as may be are older");
+                let message = format!("there is no KubernetesUpstream {name}, or the most that are served are older");
                 Some(DoorAbsence::Missing(message))
             }
         }

@@ -31,7 +31,7 @@ use crate::resource::Resource;
 
 /// How long a connection to the collector may take, seconds.
 const CONNECT_TIMEOUT: u64 = 5;
-/// Batches of spans that wait for a collector or its answer, on each worker; further ones are dropped. A batch
+/// Batches of spans that wait for a collector, and as many for its answer; further ones are dropped. A batch
 /// of five spans is some KiB, and 300 KiB where clients write the longest host names.
 const MAX_BATCHES: u32 = 16;
 /// Most bytes that Envoy buffers of one connection.

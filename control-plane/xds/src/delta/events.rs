@@ -15,11 +15,12 @@ impl DeltaStream {
     }
 
     /// Notes which owners an event was about. A name that the snapshot does not have belongs to no owner in it; it is noted with the
-    /// snapshot that has it.
+    /// snapshot that has it, and when the node lets it go.
     pub(super) fn note_changes(&mut self) {
         self.revision += 1;
         let changed = self.changed.get_or_insert_default();
         for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.take_let_go().into_iter().for_each(|owner| changed.add(owner));
             let ChangedNames::Named(names) = subscription.take_touched(&self.snapshot, type_url) else {
                 changed.add_all();
                 continue;

@@ -54,7 +54,7 @@ impl Drop for OpenStreamGuard {
 enum Event {
     Request(Box<DeltaDiscoveryRequest>),
     Snapshot,
-    /// No answer is missing yet: a response is not read, or its answer is not.
+    /// The time for an answer is over, and it is not the peer's fault: the response is not read yet, or the peer is not.
     Unread,
     Ended,
 }
@@ -290,7 +290,7 @@ struct StreamState {
     unacked: UnackedTimer,
 }
 
-/// For how long the other side has unacked an answer.
+/// How long the oldest response has been without an answer.
 #[derive(Default)]
 struct UnackedTimer(Option<(u64, Instant)>);
 

@@ -29,13 +29,19 @@ impl<'a> Asker<'a> {
         Self { client, threads, may_end: false }
     }
 
+    /// Whether its gateway has gone: a request may fail a moment before its connection is known to be closed.
+    fn has_ended(&self) -> bool {
+        let is_closed = || self.client.is_closed().then_some(());
+        wait::until("the connection is closed", Duration::from_secs(5), is_closed).is_ok()
+    }
+
     /// Asks until it is stopped, and counts the good answers.
     fn run(&self, stop: &AtomicBool, good: &AtomicU64) {
         while !stop.load(Ordering::Acquire) {
             match self.client.get(PODS, &[]).map(|answer| answer.status) {
                 Ok(200) => _ = good.fetch_add(1, Ordering::Relaxed),
                 Ok(429) => std::thread::park_timeout(PAUSE),
-                Err(_) if self.may_end && self.client.is_closed() => return,
+                Err(_) if self.may_end && self.has_ended() => return,
                 other => panic!("{other:?}"),
             }
         }

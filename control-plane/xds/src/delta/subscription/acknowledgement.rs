@@ -79,7 +79,7 @@ impl Subscription {
     fn removed(&mut self, name: &str) {
         self.known.remove(name);
         self.perhaps.remove(name);
-        self.owners.remove(name);
+        self.let_go.extend(self.owners.remove(name));
         self.composed.remove(name);
         if self.names.remove(name) && !self.retired.insert(name) {
             self.touched.add_all();

@@ -71,6 +71,8 @@ pub(super) struct Subscription {
     perhaps: BTreeMap<Arc<str>, Arc<str>>,
     /// The owners of the resources that the node has, by name.
     owners: BTreeMap<Arc<str>, Arc<str>>,
+    /// The owners of the resources that it has let go since [`Subscription::take_let_go`].
+    let_go: Vec<Arc<str>>,
     /// Names that were asked for one by one, and then sent as removed.
     retired: RetiredNames,
     in_flight: Option<InFlight>,

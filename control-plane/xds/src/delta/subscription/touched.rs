@@ -31,6 +31,12 @@ impl Subscription {
         touched
     }
 
+    /// The owners of resources whose removals were acknowledged since this was asked last. The served snapshot may have such a resource
+    /// again that the stream's own one does not have yet.
+    pub(in crate::delta) fn take_let_go(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.let_go)
+    }
+
     /// Notes that the node has acknowledged every resource of the snapshot.
     pub(in crate::delta) fn note_everything(&mut self) {
         self.unproven = ChangedNames::default();

@@ -16,7 +16,7 @@ use crate::fixture::{NAME, PODS, StubFixture, connect};
 /// How many requests are traced while the collector is away.
 const REQUESTS: usize = 2_000;
 /// The most batches of spans that may be under way, and the most that may wait for a connection.
-const BATCHES: u64 = 64;
+const BATCHES: u64 = 16;
 
 #[test]
 fn collector_that_is_not_there_slows_and_fails_no_request() {
