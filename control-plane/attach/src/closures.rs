@@ -71,17 +71,15 @@ impl ClosedRoutes {
 
     /// A Gateway whose listeners count the routes that are accepted all the same.
     pub fn gateway<'a>(&self, gateway: &'a GatewayVerdict) -> Cow<'a, GatewayVerdict> {
-        let of_listener =
-            |index: usize| self.uncounted.get(&(gateway.name.clone(), index)).copied().unwrap_or_default();
-        if (0..gateway.listeners.len()).all(|index| of_listener(index) == 0) {
+        let uncounted = |index: usize| self.uncounted.get(&(gateway.name.clone(), index)).copied();
+        if (0..gateway.listeners.len()).all(|index| uncounted(index).is_none()) {
             return Cow::Borrowed(gateway);
         }
-        let mut gateway = gateway.clone();
-        for (index, listener) in gateway.listeners.iter_mut().enumerate() {
-            let uncounted = self.uncounted.get(&(gateway.name.clone(), index)).copied().unwrap_or_default();
-            listener.attached_routes = listener.attached_routes.saturating_sub(uncounted);
+        let mut counted = gateway.clone();
+        for (index, listener) in counted.listeners.iter_mut().enumerate() {
+            listener.attached_routes = listener.attached_routes.saturating_sub(uncounted(index).unwrap_or_default());
         }
-        Cow::Owned(gateway)
+        Cow::Owned(counted)
     }
 }
 
@@ -92,8 +90,7 @@ impl RouteVerdict {
             parent.conditions.iter().any(|condition| condition.kind == "Accepted" && condition.status)
         };
         let of_parent = |parent: &ParentVerdict| {
-            let namespace = parent.parent.namespace.as_deref().unwrap_or(&self.name.namespace);
-            let gateway = ObjectName::new(namespace, &parent.parent.name);
+            let gateway = self.parent_gateway(parent);
             parent.counted_at.iter().map(|index| (gateway.clone(), *index)).collect::<Vec<_>>()
         };
         self.parents.iter().filter(is_accepted).flat_map(of_parent).collect()

@@ -19,8 +19,8 @@ pub struct ObjectGenerations {
 }
 
 /// A list of conditions: own ones in the places where they are, new ones at the end, and those of types that are not ours as
-/// they are. A list has eight places: of own ones those are left out that others leave no place, the least needed first. A time is that of the condition before if
-/// its status has not changed since. `now` is in RFC 3339.
+/// they are. A list has eight places: if others leave too few, own ones are left out, the least needed first. A time is that of the
+/// condition before if its status has not changed since. `now` is in RFC 3339.
 pub fn conditions(
     before: &[Value],
     verdicts: &[ConditionVerdict],

@@ -20,7 +20,8 @@ pub struct PolicyAncestors {
 }
 
 /// The entries of a policy: other controllers' as they are and first, then its own, one for each target. Own ones of targets that are
-/// gone are removed, and those of targets that are undecided stay. `newest` is the newest version of the policy that is known, `now` is in RFC 3339.
+/// gone are removed, and those of targets that are undecided stay. `newest` is the newest version of the policy that is known, `now` is
+/// in RFC 3339.
 pub fn policy_ancestors(before: &[Value], verdict: &PolicyVerdict, newest: Option<i64>, now: &str) -> PolicyAncestors {
     let is_ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
     let mut ancestors: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();

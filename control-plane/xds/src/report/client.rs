@@ -18,19 +18,11 @@ impl ReportClient {
         Self(channel)
     }
 
-    /// A stream of reports of one node that belongs to no Gateway.
-    ///
-    /// # Errors
-    /// The control plane refuses it, or has no such service (`Code::Unimplemented`).
-    pub async fn open(&self, node: &str) -> Result<ReportStream, Status> {
-        self.open_of(node, None).await
-    }
-
     /// A stream of reports of one node, with the Gateway of its bootstrap, if it has one.
     ///
     /// # Errors
     /// The control plane refuses it, or has no such service (`Code::Unimplemented`).
-    pub async fn open_of(&self, node: &str, gateway: Option<&str>) -> Result<ReportStream, Status> {
+    pub async fn open(&self, node: &str, gateway: Option<&str>) -> Result<ReportStream, Status> {
         let (sender, receiver) = mpsc::channel(1);
         // The first message is there before the stream: a server may wait for it before it answers.
         let introduction = introduction(node, gateway);

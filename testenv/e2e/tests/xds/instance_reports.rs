@@ -73,7 +73,7 @@ async fn agent_of_an_instance_has_no_part_of_anothers_cluster() {
         let node = format!("envoy-of-{instance}");
         let identity = client_ca.issue(&CertSpec { dns, ..CertSpec::client(&node, [""; 0]) }).unwrap();
         let channel = Caller::new(address, &server_ca, &identity).channel().await.unwrap();
-        let mut reports = ReportClient::new(channel).open(&node).await.unwrap();
+        let mut reports = ReportClient::new(channel).open(&node, None).await.unwrap();
         let (mut number, mut parts): (u64, Vec<Option<u32>>) = (0, Vec::new());
         let all = async {
             // A limiter knows nothing at first, and has to learn.

@@ -44,11 +44,11 @@ async fn client(site: &Site, name: &str) -> ReportClient {
 async fn gateway_reports_as_itself_only() {
     let witness = Arc::new(Witness::default());
     let site = Site::with_reports("reports-names", limits(), snapshot(1, 1), Some(witness.clone())).await;
-    let mut own = client(&site, "honest").await.open("honest").await.unwrap();
+    let mut own = client(&site, "honest").await.open("honest", None).await.unwrap();
     own.send("", Bytes::from_static(b"abc")).await.unwrap();
     let thief = client(&site, "thief").await;
     for node in ["honest", "", "THIEF", &"x".repeat(10_000)] {
-        let refused = thief.open(node).await.map(drop).unwrap_err();
+        let refused = thief.open(node, None).await.map(drop).unwrap_err();
         assert!([Code::PermissionDenied, Code::InvalidArgument].contains(&refused.code()), "{node:.20}: {refused}");
     }
     assert!(site.rejected("node") >= 3);
@@ -60,8 +60,8 @@ async fn report_that_is_too_large_ends_its_stream_alone() {
     let witness = Arc::new(Witness::default());
     let site = Site::with_reports("reports-size", limits(), snapshot(1, 1), Some(witness.clone())).await;
     let loud = client(&site, "loud").await;
-    let mut stream = loud.open("loud").await.unwrap();
-    let mut other = loud.open("loud").await.unwrap();
+    let mut stream = loud.open("loud", None).await.unwrap();
+    let mut other = loud.open("loud", None).await.unwrap();
     assert!(stream.send("", vec![0; 200_000].into()).await.is_err());
     site.until("it is counted", |site| site.rejected("message") == 1).await;
     other.send("", vec![0; 50_000].into()).await.unwrap();
@@ -74,9 +74,9 @@ async fn streams_of_reports_count_among_those_of_a_peer() {
     let limits = Limits { streams_per_peer: 2, ..limits() };
     let site = Site::with_reports("reports-streams", limits, snapshot(1, 1), Some(witness)).await;
     let greedy = client(&site, "greedy").await;
-    let kept = [greedy.open("greedy").await.unwrap(), greedy.open("greedy").await.unwrap()];
-    assert_eq!(greedy.open("greedy").await.map(drop).unwrap_err().code(), Code::ResourceExhausted);
-    client(&site, "other").await.open("other").await.unwrap();
+    let kept = [greedy.open("greedy", None).await.unwrap(), greedy.open("greedy", None).await.unwrap()];
+    assert_eq!(greedy.open("greedy", None).await.map(drop).unwrap_err().code(), Code::ResourceExhausted);
+    client(&site, "other").await.open("other", None).await.unwrap();
     drop(kept);
 }
 
@@ -85,7 +85,7 @@ async fn reports_are_read_one_after_the_other() {
     let witness = Arc::new(Witness::default());
     let limits = Limits { report_pause: Duration::from_secs(600), ..limits() };
     let site = Site::with_reports("reports-pace", limits, snapshot(1, 1), Some(witness.clone())).await;
-    let mut hasty = client(&site, "hasty").await.open("hasty").await.unwrap();
+    let mut hasty = client(&site, "hasty").await.open("hasty", None).await.unwrap();
     hasty.send("", Bytes::from_static(b"a")).await.unwrap();
     let second = tokio::time::timeout(Duration::from_millis(300), hasty.send("", Bytes::from_static(b"b"))).await;
     assert!(second.is_err(), "it waits for its turn");
@@ -99,7 +99,7 @@ async fn connection_is_kept_between_streams_of_its_node() {
     let limits = Limits { idle: Duration::from_secs(1), ..limits() };
     let site = Site::with_reports("reports-idle", limits, snapshot(1, 1), Some(witness.clone())).await;
     let calls = client(&site, "calls").await;
-    calls.open("calls").await.unwrap().send("", Bytes::from_static(b"a")).await.unwrap();
+    calls.open("calls", None).await.unwrap().send("", Bytes::from_static(b"a")).await.unwrap();
     // Its stream has ended before this connection begins, so it is looked at first.
     let mute = site.caller(&site.identity("mute")).connect().await.unwrap();
     site.until("the connection that names no node is closed", |site| site.rejected("idle") > 0).await;
@@ -113,7 +113,7 @@ async fn connection_is_kept_between_streams_of_its_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn control_plane_without_the_service_says_so() {
     let site = Site::start("reports-none", limits(), snapshot(1, 1)).await;
-    let opened = tokio::time::timeout(SOON, client(&site, "new").await.open("new")).await;
+    let opened = tokio::time::timeout(SOON, client(&site, "new").await.open("new", None)).await;
     assert_eq!(opened.unwrap().map(drop).unwrap_err().code(), Code::Unimplemented);
 }
 
@@ -121,7 +121,7 @@ async fn control_plane_without_the_service_says_so() {
 async fn use_of_limits_is_answered_on_its_stream() {
     let witness = Arc::new(Witness::default());
     let site = Site::with_reports("reports-limits", limits(), snapshot(1, 1), Some(witness.clone())).await;
-    let mut stream = client(&site, "gw-1").await.open("gw-1").await.unwrap();
+    let mut stream = client(&site, "gw-1").await.open("gw-1", None).await.unwrap();
     for content in ["one", "two"] {
         assert_eq!(stream.divide(Bytes::from_static(content.as_bytes())).await.unwrap(), content);
     }

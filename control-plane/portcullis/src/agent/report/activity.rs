@@ -90,7 +90,7 @@ async fn send_pages(
     if pages.wait_for(Option::is_some).await.is_err() {
         std::future::pending::<()>().await;
     }
-    let mut stream = client.open_of(&envoy.node, envoy.gateway.as_deref()).await?;
+    let mut stream = client.open(&envoy.node, envoy.gateway.as_deref()).await?;
     let mut since = None;
     loop {
         let page = pages.borrow_and_update().clone();

@@ -192,7 +192,7 @@ async fn send_reports(
     if reports.wait_for(|report| !report.is_empty()).await.is_err() {
         std::future::pending::<()>().await;
     }
-    let mut stream = client.open_of(&envoy.node, envoy.gateway.as_deref()).await?;
+    let mut stream = client.open(&envoy.node, envoy.gateway.as_deref()).await?;
     loop {
         let report = reports.borrow_and_update().clone();
         let parts = stream.divide(report).await?;

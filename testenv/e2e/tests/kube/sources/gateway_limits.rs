@@ -8,12 +8,13 @@ use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Protocol, TlsTarget, plain};
 use portcullis_harness::wait;
-use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
+use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::{Value, json};
 
 use super::control_plane::SOON;
 use super::gateway_api::CLUSTER;
 use super::gateway_https::{HttpsSite, JUDGED};
+use super::limits::counting_server;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Requests in flight of all gateways. One without a part admits none, so that the limit holds to the unit.
@@ -47,12 +48,7 @@ impl LimitSite {
     fn start(test: &str) -> Option<Self> {
         let gateway = HttpsSite::start_with(test, &["--policies"])?;
         let fixture = &gateway.site.fixture;
-        let stub_ca = Ca::new("servers").unwrap();
-        let identity = stub_ca.issue(&CertSpec::server("stub", ["kubernetes"])).unwrap();
-        let mut options =
-            StubOptions::new(identity.pem(), identity.key_pem()).client_ca(fixture.kube.client_ca().pem());
-        options.impersonators = vec!["portcullis".to_owned()];
-        let stub = StubServer::start(options).unwrap();
+        let (stub, stub_ca) = counting_server(fixture);
         let sockets = || AgentOptions::new([gateway.site.plane.xds_socket()]);
         let flags = ["--gateway", "infra/edge"].map(str::to_owned).to_vec();
         let agents = [("fleet", sockets()), ("edge", AgentOptions { flags, ..sockets() })]

@@ -108,15 +108,19 @@ fn divides(plane: &ControlPlane) -> bool {
     plane.status().is_ok_and(|status| status["source"]["dividesLimits"] == true)
 }
 
+/// A server that counts requests in flight, and the CA by which gateways verify it.
+pub(super) fn counting_server(fixture: &SourceFixture) -> (StubServer, Ca) {
+    let ca = Ca::new("servers").unwrap();
+    let identity = ca.issue(&CertSpec::server("stub", ["kubernetes"])).unwrap();
+    let mut options = StubOptions::new(identity.pem(), identity.key_pem()).client_ca(fixture.kube.client_ca().pem());
+    options.impersonators = vec!["portcullis".to_owned()];
+    (StubServer::start(options).unwrap(), ca)
+}
+
 impl LeaderFixture {
     fn start(test: &str) -> Option<Self> {
         let fixture = SourceFixture::start(test)?;
-        let stub_ca = Ca::new("servers").unwrap();
-        let identity = stub_ca.issue(&CertSpec::server("stub", ["kubernetes"])).unwrap();
-        let mut options =
-            StubOptions::new(identity.pem(), identity.key_pem()).client_ca(fixture.kube.client_ca().pem());
-        options.impersonators = vec!["portcullis".to_owned()];
-        let stub = StubServer::start(options).unwrap();
+        let (stub, stub_ca) = counting_server(&fixture);
         let manifest = manifest(&fixture, &stub, &stub_ca);
         fixture.apply(&manifest.to_text());
         let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
